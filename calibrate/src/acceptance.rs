@@ -11,8 +11,8 @@ use foretoken_recordings::request::{Answer, Rounds};
 use foretoken_sim::Recording;
 use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
 
-/// Acceptance rates are given for the draft positions 1 to this one of a round (a request's draft tokens of one step).
-/// Rates that were not observed are extrapolated.
+/// Deepest draft position of a round (a request's draft tokens of one step) for which an acceptance rate is given.
+/// The rates are for positions 1 to this position; rates that were not observed are extrapolated.
 const DEEPEST: usize = 16;
 
 /// How often the draft tokens at one position of a round (one request's draft tokens of one step) were accepted.
@@ -40,13 +40,13 @@ pub struct Position {
 pub struct Acceptance {
     /// Acceptance at the draft positions 1, 2, … of a round (one request's draft tokens of one step).
     pub positions: Vec<Position>,
-    /// Which draft tokens were right in each answer whose rounds (draft tokens of one step) are all known, as a truth
-    /// table. `None` if there is no such answer.
+    /// A truth table: which draft tokens of an answer were right. It has the answers whose rounds (draft tokens of
+    /// one step) are all known. `None` if there is no such answer.
     pub table: Option<TruthTable>,
     /// Number of observed answers with draft tokens whose rounds (draft tokens of one step) are all known.
     pub whole: usize,
-    /// Number of answers that have both steps with draft tokens and steps without. The output positions at which the
-    /// steps' draft tokens began are not known, so `table` leaves these answers out.
+    /// Number of answers with two kinds of steps: steps with draft tokens and steps without. The output positions at
+    /// which the steps' draft tokens began are not known, so `table` leaves these answers out.
     pub broken: usize,
 }
 
@@ -131,16 +131,16 @@ fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u6
     }
 }
 
-/// For each token of an answer: whether the draft token at its position was right. `None` if nothing was drafted there,
-/// or if this is not known. The first token comes from the prompt's step and is never drafted. Nothing is known after
-/// the last step with draft tokens.
+/// For each token of an answer: whether the draft token at its position was right. `None` if nothing was drafted at
+/// this position, or if the result is not known. The first token comes from the prompt's step and is never drafted.
+/// After the last step with draft tokens, every position is `None`.
 fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let mut bits = vec![None];
     let tokens = answer.tokens() as usize;
     for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
         bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
-        // The token after the right draft tokens was drafted wrongly, or, if every draft token of the step was right,
-        // was not drafted.
+        // The token after the right draft tokens of a step. If the step drafted a token at this position, the draft
+        // was wrong. If every draft token of the step was right, nothing was drafted here.
         bits.push((accepted < drafted).then_some(false));
     }
     // If the answer ended within its last round (draft tokens of one step), right draft tokens may have been cut off.
@@ -156,8 +156,8 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     bits
 }
 
-/// Which draft tokens of an answer were right, as a recording that a simulation reads. If a round (draft tokens of one
-/// step) of the answer is missing, no position is known.
+/// Which draft tokens of an answer were right, in the form of a recording that a simulation reads. If one of the
+/// answer's rounds (draft tokens of one step) is missing, all positions are unknown.
 pub fn own_recording(answer: &Answer) -> Recording {
     let bits = match answer.rounds.as_ref().filter(|_| answer.rounds_are_whole()) {
         Some(rounds) => bits(answer, rounds),

@@ -171,9 +171,9 @@ impl Calibration {
         all
     }
 
-    /// A warning if the server schedules asynchronously; else `None`. The steps of such a server overlap. The logged
-    /// time of a step is then not the step's time, but only the time for which the host still had to wait for the
-    /// step's output.
+    /// A warning if the server schedules asynchronously; else `None`. The steps of an asynchronous server overlap.
+    /// Its log gives for a step only the time for which the host still had to wait for the step's output, which is
+    /// less than the step's time.
     pub(crate) fn asynchronous(&self) -> Option<String> {
         let (mut inside, mut outside) = (0.0, 0.0);
         for row in &self.rows {
@@ -232,8 +232,8 @@ impl Calibration {
     }
 }
 
-/// The simulated engine's settings: the settings of the first run that has an experiment, else the defaults.
-/// Values from the server's version, from its metrics and from the observed steps replace them.
+/// The simulated engine's settings: the settings of the first run that has an experiment, else the defaults. If the
+/// server's version, its metrics or the observed steps give a value, this value replaces the setting.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();

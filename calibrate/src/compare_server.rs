@@ -1,9 +1,9 @@
-//! Compares observed runs of a server with what a calibration (costs and acceptance fitted to other runs) predicts of
-//! them.
+//! Compares observed runs of a server with the predictions of a calibration (costs and acceptance fitted to other
+//! runs).
 //!
-//! The error of each number is split into the parts of acceptance, of costs and of the schedule. For this, each run is
-//! predicted twice more: with the acceptance observed in this run, and with the acceptance and the costs of this run.
-//! Two simple predictions, made without a simulation, are reported for comparison.
+//! The error of each number is split into the parts of acceptance, of costs and of the schedule. For this, each run
+//! is predicted twice more: with the acceptance observed in this run, and with the acceptance and the costs of this
+//! run. Two simple predictions, made without a simulation, are reported for comparison.
 
 use crate::folder::{make, put};
 use crate::kept::Kept;

@@ -6,7 +6,7 @@ use foretoken_recordings::request::Answer;
 use foretoken_sim::engine::passes_by_table;
 use foretoken_sim::{EngineConfig, Time};
 
-/// The part of a step that a time covers.
+/// Which passes of a step a measured time covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The time covers the target's pass and the draft model's passes after it.
@@ -20,14 +20,15 @@ pub enum Part {
 /// A timed step of a server, or a part of a step: its requests, tokens and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRow {
-    /// Index of the run or file that has the step, in the calibration's list of both.
+    /// Index of the run or file that the step comes from. The indices count the observed runs first, then other
+    /// tools' files.
     pub source: usize,
-    /// The part of the step that its time covers.
+    /// Which passes of the step the time `elapsed_s` covers.
     pub part: Part,
     /// End of the step as a share of its run's duration, from 0 to 1; 0 for steps of other tools' files.
     pub when: f64,
-    /// Number of draft passes after the target's pass. Each draft pass runs over one token per request. The first one
-    /// also runs over the tokens of the target's pass.
+    /// Number of draft passes after the target's pass. Each draft pass runs over one token per request. The first
+    /// draft pass also runs over the tokens of the target's pass.
     pub k: u32,
     /// Number of requests that decode in the step.
     pub decodes: u32,
@@ -41,9 +42,9 @@ pub struct StepRow {
     pub context: u64,
     /// The time that `part` of the step took, seconds. In a step log this is the time of the engine's worker.
     pub elapsed_s: f64,
-    /// The host's time for the step in seconds: the time from the previous log line to this one, minus the worker's
-    /// time. `None` if the difference is not above 0, if the server may have been idle before the step, or if the time
-    /// is so long that the host was interrupted.
+    /// The host's time for the step in seconds: the time from the previous step's log line to this step's log line,
+    /// minus the worker's time. `None` if the difference is not above 0, if the server may have been idle before the
+    /// step, or if the time is so long that the host was interrupted.
     pub host_s: Option<f64>,
 }
 
@@ -70,8 +71,8 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
         for (i, (before, step)) in steps.iter().zip(steps.iter().skip(1)).enumerate() {
             let Some(k) = passes[i + 1] else { continue };
             let logged = step.logged;
-            // True if the second of two neighbouring steps has a decoding request. This request was already running in
-            // the first step, so the server was not idle between the two.
+            // True if the step `step` has a decoding request. This request was already running in the step `before`,
+            // so the server was not idle between these two steps.
             let busy =
                 logged.generation_requests > 0 && before.logged.iteration.checked_add(1) == Some(logged.iteration);
             let period = step.end.saturating_sub(before.end).as_s();
@@ -102,8 +103,8 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
 }
 
 /// For asynchronous scheduling: adds the host's time to the time of each step of a busy server. The sum is the time
-/// from log line to log line. Such a server logs only how long the host waited for a step's output. The host works
-/// while the pass runs, so the pass takes longer than the logged time.
+/// from log line to log line. A server with asynchronous scheduling logs only how long the host waited for a step's
+/// output. The host works while the pass runs, so the pass takes longer than the logged time.
 fn add_overlap(rows: &mut [StepRow]) {
     for row in rows {
         row.elapsed_s += row.host_s.unwrap_or(0.0);
@@ -150,15 +151,16 @@ fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
     changes
 }
 
-/// The number of tokens in KV at the time `at`. `context` is the list that the function `context` makes.
+/// The number of tokens in KV at the time `at`. `context` is the list of (time, number of tokens) that the function
+/// `context` returns.
 fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
     let after = context.partition_point(|c| c.0 <= at);
     after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
 }
 
-/// Removes the host time `host_s` from each step in which it exceeds [`INTERRUPTED`] times the median of all steps. In
-/// such a step another process held the machine, or the server was idle. The steps themselves stay, even very long
-/// ones, because interrupted steps are part of what the server does on average.
+/// Removes the host time `host_s` from each step whose host time exceeds [`INTERRUPTED`] times the median of all
+/// steps. In such a step another process held the machine, or the server was idle. The steps themselves stay, even
+/// very long ones, because interrupted steps are part of the server's mean speed.
 fn forget_interruptions(rows: &mut [StepRow]) {
     let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
     host.sort_by(f64::total_cmp);
@@ -218,8 +220,9 @@ mod tests {
         }
     }
 
-    /// vLLM 0.32 on an emulated device whose pass takes 17.61 ms (experiments/validation/clockwork). The log says 17.13
-    /// ms; with the host's 0.48 ms the step takes 17.61 ms again. A step without a host time stays as it was logged.
+    /// The test's numbers are from vLLM 0.32 on an emulated device whose pass takes 17.61 ms
+    /// (experiments/validation/clockwork). The log says 17.13 ms; with the host's 0.48 ms the step takes 17.61 ms
+    /// again. A step without a host time stays as it was logged.
     #[test]
     fn an_asynchronous_step_lasts_from_log_line_to_log_line() {
         let alone = StepRow { host_s: None, ..row(17.13e-3, 0.0) };

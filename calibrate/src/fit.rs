@@ -37,8 +37,9 @@ const LEAST_SHARE: f64 = 0.05;
 /// step.
 const MOST_ERROR: f64 = 0.10;
 
-/// A share at most this large counts as 0, because it comes from rounding errors alone. It is the share of the
-/// least-squares column "number of draft passes" that the target's columns do not explain ([`own_share`]).
+/// If [`own_share`] is at most this, draft passes cannot be separated from target passes: such a small share comes
+/// from rounding errors alone. [`own_share`] is the share of the column "number of draft passes" that the target's
+/// columns do not explain.
 const ROUNDING: f64 = 1e-6;
 
 /// The policies' linear cost model is fitted to at most this number of pass sizes.
@@ -101,13 +102,14 @@ impl CostFit {
         fit
     }
 
-    /// The time in seconds to which the error of a step's predicted time is relative: the predicted time, but at least
+    /// The time in seconds by which the error of a step's predicted time is divided: the predicted time, but at least
     /// [`LEAST_SHARE`] of the observed time.
     fn expected_s(&self, r: &StepRow) -> f64 {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
 
-    /// The time that the fit predicts for a step, or for the part of it that `r` covers, in seconds.
+    /// The time in seconds that the fit predicts for a step or, if `r.part` says so, for its target pass or its draft
+    /// passes alone.
     pub fn step_s(&self, r: &StepRow) -> f64 {
         let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64, &self.draft);
         let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
@@ -133,8 +135,9 @@ impl CostFit {
     /// The linear cost model that policies assume for the target (their belief). The line is fitted to the times that
     /// `self` predicts for passes of 1 to `most` tokens.
     pub fn target_line(&self, most: u64) -> Coefficients {
-        // Least squares of the relative errors of pass times. Each size of a pass counts once; if there are more than
-        // SIZES sizes, only every n-th one counts.
+        // Least squares of the relative errors of pass times. Each number of tokens from 1 to `most` counts once. If
+        // `most` exceeds SIZES, numbers of tokens are skipped at equal distances, so that at most SIZES of them
+        // count.
         let most = most.max(2);
         let sizes: Vec<u64> = (1..=most).step_by(most.div_ceil(SIZES) as usize).collect();
         let a = DMatrix::from_fn(sizes.len(), 2, |i, j| {
@@ -147,9 +150,9 @@ impl CostFit {
 }
 
 /// Numbers of tokens at which the slope of the target's cost may change: the size of the smallest step, some of
-/// [`BENDS`], the size of the largest step. A bend is used only if some step is larger than the bend before and not
-/// larger than this bend. Otherwise many curves would explain the larger steps equally well, and the fit would choose
-/// one of them.
+/// [`BENDS`], and the size of the largest step. A bend is used only if some step has more tokens than the previous
+/// bend and at most as many as this bend. Otherwise many curves would explain the larger steps equally well, and the
+/// fit would choose one of them at random.
 fn bends(rows: &[StepRow]) -> Vec<u64> {
     let sizes: BTreeSet<u64> = rows.iter().map(tokens).collect();
     let (least, most) = (*sizes.first().expect("steps"), *sizes.last().expect("steps"));
@@ -167,16 +170,17 @@ fn bends(rows: &[StepRow]) -> Vec<u64> {
 }
 
 /// True if the observed steps suffice to separate the cost of a draft pass from the cost of a target pass. `noise` is
-/// the root mean square of the relative errors of a fit of both costs.
+/// the root mean square of the relative errors of step times, if the costs of target passes and of draft passes are
+/// fitted.
 pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
     let own = own_share(rows);
     own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= MOST_ERROR
 }
 
-/// Of the squared norm of the least-squares column "number of draft passes": the share that no combination of the
-/// target's columns explains. The share is about 0.3 for runs of K = 0 and K = 3. It is 0 up to rounding if every step
-/// drafted equally many tokens. The standard error of the draft passes' share of a step's time is `noise` / sqrt(share
-/// · number of steps).
+/// The share of the squared norm of the least-squares column "number of draft passes" that no combination of the
+/// target's columns explains. The share is about 0.3 for runs of K = 0 and K = 3. It is 0 up to rounding if every
+/// step drafted equally many tokens. The standard error of the draft passes' share of a step's time is `noise` /
+/// sqrt(share · number of steps).
 fn own_share(rows: &[StepRow]) -> f64 {
     if rows.is_empty() {
         return 0.0;
@@ -203,7 +207,8 @@ fn own_share(rows: &[StepRow]) -> f64 {
     if whole > 0.0 { passes.norm_squared() / whole } else { 0.0 }
 }
 
-/// The inputs of a fit of costs to steps: the steps, and what the fit may use.
+/// The inputs of a fit of costs to steps: the steps, the numbers of tokens at which the target's cost may bend,
+/// whether draft passes get a cost of their own, and the least time of a target pass.
 struct Fitting<'a> {
     rows: &'a [StepRow],
     bends: &'a [u64],
@@ -334,8 +339,9 @@ mod tests {
         }
     }
 
-    /// The target's fitted cost bends at a number of tokens only if a step lies between the bend before and this bend.
-    /// If step times are linear in the tokens, the fit is linear too, whichever sizes were observed.
+    /// The target's fitted cost bends at a number of tokens only if some step has more tokens than the previous bend
+    /// and at most as many as this bend. If step times are linear in the tokens, the fit is linear too, whichever
+    /// sizes were observed.
     #[test]
     fn the_line_bends_only_where_steps_decide_it() {
         let bends_of = |sizes: &[u32]| bends(&sizes.iter().map(|&n| step(n)).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Costs, acceptance and requests from files of vLLM and SGLang: the engines' own measurements, or their benchmarks'.
+//! Reads costs, acceptance and requests from files of vLLM and SGLang. The files have measurements of the engines
+//! themselves, or of their benchmarks.
 
 use crate::costs::{Part, StepRow};
 use crate::source::unread;
@@ -26,7 +27,7 @@ pub struct Foreign {
     /// The file's requests, as (arrival, prompt tokens, output tokens). The arrival is in seconds; `None` if the file
     /// has only the order of the requests.
     pub requests: Vec<(Option<f64>, u32, u32)>,
-    /// Notes for the user on what the numbers of the other tool's file do not include.
+    /// Notes for the user on what is missing in the numbers of the other tool's file, such as the host's time.
     pub notes: Vec<String>,
 }
 
@@ -79,14 +80,14 @@ fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
     }
 }
 
-/// Reads vLLM's timed forward passes into `f`. Each is a pass of a batch with a stated shape, by the target with its
-/// drafter or by the target alone.
+/// Reads vLLM's timed forward passes into `f`. Each time is for a pass over a batch with a stated shape. The time
+/// covers the target's pass alone, or the target's pass and the drafter's passes.
 fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
     let cases = vllm_forward::read(&f.path).map_err(unread)?;
     let mut unknown = 0;
     for case in &cases {
-        // If the file does not say of a timed pass with draft tokens whether the drafter ran, its time counts as the
-        // time of both models.
+        // If a timed pass has draft tokens and the file does not say whether the drafter ran, the time counts as the
+        // time of the target's and the drafter's passes together.
         let drafts = case.shape.requests.iter().any(|r| r.num_draft_tokens > 0);
         unknown += usize::from(case.drafter.is_none() && drafts);
         let part = if case.drafter == Some(false) { Part::Target } else { Part::Step };
@@ -134,9 +135,9 @@ fn vllm_serve(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-/// Rounds (a request's draft tokens of one step) by their number of accepted tokens: (draft length, accepted tokens,
-/// number of rounds) for 0, 1, … accepted tokens. `at_least` has the shares of all `rounds` that accepted at least 1,
-/// 2, … tokens.
+/// Rounds (a request's draft tokens of one step) as (draft length, accepted tokens, number of rounds), for 0, 1, …
+/// accepted tokens. `rounds` is the number of all rounds. `at_least[i]` is the share of all rounds that accepted more
+/// than i tokens.
 fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     let k = at_least.len() as u32;
     let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
@@ -166,8 +167,9 @@ fn requests(f: &mut Foreign) -> Result<()> {
         }
         let Some(s) = &r.speculation else { continue };
         let deepest = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
-        // SGLang reports `proposed_drafts` = steps × configured draft length, even if steps drafted less. If the number
-        // is not steps × the largest counted number of draft tokens, several draft lengths were configured.
+        // SGLang reports `proposed_drafts` = steps × configured draft length, even if steps drafted less. `deepest`
+        // is the largest number of draft tokens that a step accepted. If `proposed_drafts` is not steps × `deepest`,
+        // the request is taken to have several draft lengths, and a note for the user says so.
         adaptive += usize::from(s.proposed_drafts.is_some_and(|p| p != s.verify_steps * u64::from(deepest)));
         let counted = s.correct_drafts_histogram.iter().enumerate();
         f.rounds.extend(counted.map(|(accepted, &n)| (deepest, accepted as u32, n)));

@@ -47,8 +47,9 @@ mod tests {
     use crate::source::open_all;
     use crate::synthetic::LAW;
 
-    /// The synthetic server sends its answer when it writes the step's log line, one host time after the pass. It adds
-    /// no delay. So with `host_s` = 0 the delay found is the host's time, and with the true `host_s` it is 0.
+    /// The synthetic server sends its answer when it writes the step's log line, one host time after the pass. It
+    /// adds no delay between client and scheduler. So `frontend_s` returns the host's time if `host_s` is 0, and
+    /// returns 0 if `host_s` is the true host time.
     #[test]
     fn the_delay_is_read_from_first_tokens_of_an_idle_server() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Errors of the cost fit on steps that it was not fitted to: whole runs, or the second half of every run.
+//! Errors of fitted costs on steps that were left out of the fit: the steps of a whole run, or of the second half of
+//! every run.
 
 use crate::costs::StepRow;
 use crate::fit::CostFit;
@@ -23,8 +24,8 @@ impl Error {
     }
 }
 
-/// Errors of the predicted pass times of one live run. The costs were fitted to the runs of other cells (other policies
-/// or loads).
+/// Errors of the predicted pass times of one live run. The predicting costs were fitted to the runs of other cells
+/// (other policies or loads).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
     /// Label of the policy of the live run whose pass times are predicted.
@@ -42,15 +43,16 @@ pub struct HeldOutRun {
 /// Errors of step times that a fit predicts, on steps left out of the fit and on the fitted steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// For each run: (its index, the errors on its steps). The costs are fitted to all other runs. A run is missing
-    /// here if there is no other run, or if the other runs lack one of its draft lengths with batches as small and as
-    /// large as in this run.
+    /// For each run: (its index, the errors on its steps, predicted by costs fitted to all other runs). A run is
+    /// missing here if there is no other run. It is also missing if the other runs do not have all its draft lengths,
+    /// each with batches as small and as large as in this run.
     pub by_run: Vec<(usize, Error)>,
-    /// Errors on the steps of the second half of every run, of costs fitted to the first halves.
+    /// Errors on the steps in the second half of every run. Their times are predicted by costs that were fitted to
+    /// the first halves of the runs.
     pub by_time: Error,
     /// Errors on the steps to which the costs were fitted.
     pub fitted: Error,
-    /// (draft length, errors on those fitted steps that have this draft length).
+    /// For each draft length: (draft length, errors on the fitted steps with this draft length).
     pub by_length: Vec<(u32, Error)>,
 }
 
@@ -60,7 +62,7 @@ fn batches(rows: &[StepRow], k: u32) -> Option<(u32, u32)> {
     Some((decodes().min()?, decodes().max()?))
 }
 
-/// The errors of the step times that the costs `fit` predict for the steps `rows`.
+/// The errors of the step times that the fitted costs `fit` predict for the steps `rows`.
 pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Error {
     let (mut n, mut absolute, mut predicted, mut observed) = (0, 0.0, 0.0, 0.0);
     for row in rows {
@@ -78,7 +80,7 @@ pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Erro
 
 impl HeldOut {
     /// The errors of the step times that `fit` predicts, and the errors of further fits that leave steps out.
-    /// `fit_to` is the function that made `fit` from `rows`; it makes the further fits too.
+    /// `fit_to` is the function that made `fit` from `rows`; this function also makes the further fits.
     pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> HeldOut {
         let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
         runs.dedup();
@@ -119,7 +121,8 @@ mod tests {
     use super::*;
     use crate::costs::Part;
 
-    /// Steps of a test's server that take 10 ms, 0.1 ms a token and 5 ms a draft pass.
+    /// Steps of four test runs with K = 0, 0, 3 and 3. A step takes 10 ms, plus 0.1 ms per token, plus 5 ms per draft
+    /// pass.
     fn rows() -> Vec<StepRow> {
         let mut all = Vec::new();
         for (source, k) in [(0, 0), (1, 0), (2, 3), (3, 3)] {

@@ -1,12 +1,13 @@
 //! How uncertain a prediction is. The uncertainty has four sources:
 //!
-//! - **Which requests come.** They differ in acceptance, and a run has few of them. Each draw assigns other observed
-//!   answers of the truth table to the run's requests.
-//! - **Acceptance from finitely many requests.** Each draw resamples the calibration's recordings (a bootstrap by
-//!   request).
-//! - **Depths that were never drafted.** Their rates are extrapolated; each draw moves them all in one direction.
-//! - **Costs and schedule.** A fixed relative error is added (`foretoken_compare::server_runs::interval`). It also
-//!   covers steps that the calibration has not seen.
+//! - **Which requests come.** Requests differ in acceptance, and a run has few requests. Each random draw assigns
+//!   other observed answers of the truth table to the run's requests.
+//! - **Acceptance from finitely many requests.** Each random draw resamples the calibration's recordings (a bootstrap
+//!   by request).
+//! - **Draft positions at which nothing was drafted.** Their acceptance rates are extrapolated; each random draw
+//!   moves all these rates up, or all of them down.
+//! - **Costs and schedule.** A fixed relative error is added (`foretoken_compare::server_runs::interval`). This error
+//!   also covers steps that the calibration has not seen.
 //!
 //! The run's arrivals, prompts and lengths are given, so they add no uncertainty.
 
@@ -27,8 +28,9 @@ const DRAWS: u64 = 32;
 /// was drafted.
 const EXTRAPOLATED: f64 = 0.2;
 
-/// Predictions of the numbers (latencies, throughput) of one draft length at one load, with randomly drawn acceptance:
-/// `[i][j]` is the prediction of repeat j with draw i. Empty if the draft length `k` is 0.
+/// Predictions of the numbers (latencies, throughput) of one draft length at one load, with randomly drawn
+/// acceptance. `[i][j]` is the prediction for observed run j of `repeats` with random draw i. Empty if the draft
+/// length `k` is 0.
 pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<Numbers>>> {
     if k == 0 {
         return Ok(Vec::new());
@@ -50,8 +52,9 @@ pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<
     (0..DRAWS).map(one).collect()
 }
 
-/// A truth table (which draft tokens of recorded answers were right) with as many outputs as `table`, drawn from its
-/// outputs with replacement. `by` is added to the log-odds of extrapolated rates.
+/// A truth table (which draft tokens of recorded answers were right) with as many outputs as `table`. The outputs are
+/// drawn at random from the outputs of `table`, with replacement. `by` is added to the log-odds of extrapolated
+/// rates.
 fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
     let drawn = (0..n as u64).map(|i| table.outputs[(luck.unit(i) * n as f64) as usize].clone());
@@ -62,8 +65,8 @@ fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     TruthTable { header, outputs: drawn.collect() }
 }
 
-/// The acceptance rates by draft position with `by` added to the log-odds of each rate after the first `seen`
-/// positions. Rates of 0 and 1 stay.
+/// Adds `by` to the log-odds of each acceptance rate after the first `seen` draft positions. Earlier rates, and rates
+/// of 0 and 1, stay unchanged.
 fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
     let shifted = |rate: f64| {
         let odds = (rate / (1.0 - rate)) * by.exp();

@@ -1,5 +1,5 @@
-//! Writes and reads the folder of a calibration. It has a profile, a truth table, acceptance by category, traces, an
-//! experiment that uses these files, the results as JSON, and a page.
+//! Writes and reads the folder of a calibration. The folder has a profile, a truth table, acceptance by category,
+//! traces, an experiment that uses these files, the results as JSON, and a page.
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
@@ -37,7 +37,7 @@ pub const FOUND: &str = "calibration.json";
 /// Name of the calibration's HTML page in its folder.
 pub const PAGE: &str = "calibration.html";
 
-/// The content of `calibration.json`: what a calibration found, and from which files.
+/// The content of `calibration.json`: the results of a calibration, and the files from which it was made.
 #[derive(Debug, Serialize)]
 pub struct Found<'a> {
     /// Version of Foretoken that made the calibration.
@@ -55,7 +55,8 @@ pub struct Found<'a> {
     pub now: Option<u32>,
     /// The loads (arrivals and requests) under which the server was observed.
     pub loads: Vec<ObservedLoad>,
-    /// Number of steps to which the costs were fitted.
+    /// Number of steps to which the costs were fitted. For a calibration from a table of benchmark results: number of
+    /// fitted measured values (throughput, TTFT, TPOT).
     pub steps: usize,
     /// Errors of predicted step times on steps that were left out of a fit.
     pub held_out: &'a HeldOut,
@@ -267,8 +268,8 @@ pub struct Kept {
     pub rates: Vec<f64>,
     /// The settings of the engine that simulates the observed server.
     pub engine: EngineConfig,
-    /// The files (observed runs, other tools' files) from which the calibration was made. It must not predict these
-    /// runs.
+    /// The files (observed runs, other tools' files) from which the calibration was made. The calibration must not
+    /// predict these runs.
     pub inputs: Vec<Input>,
     /// Warnings about the calibrated profile: that it was edited, or that its costs are not trusted.
     pub warnings: Vec<String>,
@@ -317,7 +318,8 @@ fn bad(path: &Path, what: String) -> Box<Problem> {
     Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
 }
 
-/// The run that started last. If several runs started at that time, the last of them in `loads`.
+/// The run that started last. If several runs started at that time, takes the last of these runs in the order of
+/// `loads`.
 fn last(loads: &[ObservedLoad]) -> Option<&SeenRun> {
     loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us)
 }
@@ -333,13 +335,14 @@ pub struct Known {
     pub lengths: Vec<u32>,
     /// True if the fit has separate costs for draft passes and target passes.
     pub separated: bool,
-    /// Number of steps to which the calibration's costs were fitted.
+    /// Number of steps to which the calibration's costs were fitted. For a calibration from a table of benchmark
+    /// results: number of fitted measured values (throughput, TTFT, TPOT).
     pub steps: usize,
     /// Number of draft positions (1st, 2nd, … draft token of a request in a step) at which draft tokens were observed.
     pub positions: u32,
-    /// Error between runs, as a share. A fit to all other runs predicts the sum of a run's step times. The field is the
-    /// root mean square of the relative errors of these sums. If no run could be left out, the field is the absolute
-    /// error of the summed step times of the second halves of all runs.
+    /// Error between runs, as a share. Each run's step times are predicted by a fit to all other runs. The field is
+    /// the root mean square, over runs, of the relative errors of the summed step times. If no run could be left out,
+    /// it is the absolute relative error of the summed step times of the second halves of all runs.
     pub between_runs: f64,
     /// How often draft tokens were accepted, by their position among a request's draft tokens of one step.
     pub acceptance: Vec<Position>,
@@ -353,10 +356,10 @@ pub struct Known {
 }
 
 impl Known {
-    /// Reads from a calibration's folder what `foretoken recommend` needs.
+    /// Reads the parts of a calibration that `foretoken recommend` needs from the calibration's folder.
     ///
     /// # Errors
-    /// The folder holds no calibration, or it is damaged.
+    /// The folder holds no calibration, or the calibration is damaged.
     pub fn read(folder: &Path) -> Result<Known> {
         let found = FoundBack::read(folder)?;
         let by_run = &found.held_out.by_run;
@@ -380,8 +383,8 @@ impl Known {
         last(&self.loads)
     }
 
-    /// If the calibration cannot give advice: (the reason, the draft length to observe next, if that helps). `None` if
-    /// advice can be given.
+    /// If the calibration cannot give advice, returns (the reason, the draft length to observe next). The draft
+    /// length is `None` if observing another draft length does not help. Returns `None` if advice can be given.
     pub fn cannot_say(&self) -> Option<(String, Option<u32>)> {
         let lengths: Vec<String> = self.lengths.iter().map(u32::to_string).collect();
         if self.steps == 0 {
@@ -401,10 +404,10 @@ impl Known {
 }
 
 impl Kept {
-    /// Reads from a calibration's folder what predictions of runs need.
+    /// Reads the parts of a calibration that predictions of runs need from the calibration's folder.
     ///
     /// # Errors
-    /// The folder holds no calibration, or it is damaged or has no costs.
+    /// The folder holds no calibration, or the calibration is damaged or has no costs.
     pub fn read(folder: &Path) -> Result<Kept> {
         let found = FoundBack::read(folder)?;
         let profile = folder.join(PROFILE);

@@ -16,7 +16,7 @@ use std::path::Path;
 pub struct LiveCalibration {
     /// The costs of passes, fitted to the live runs; the content of `profile.toml`.
     pub profile: Calibrated,
-    /// The inputs, errors and verdict, the content of `calibration.json`.
+    /// The input files, the errors and the verdict of the calibration: the content of `calibration.json`.
     pub found: LiveFound,
 }
 
@@ -27,7 +27,7 @@ pub struct LiveFound {
     pub foretoken: String,
     /// The recordings (tapes) of the live runs.
     pub inputs: Vec<Input>,
-    /// Number of timed (target passes, draft passes) to which the costs were fitted.
+    /// (Number of timed target passes, number of timed draft passes) to which the costs were fitted.
     pub passes: (u64, u64),
     /// The errors of the pass times of each run, predicted from the runs of other cells (other policies or loads).
     /// Empty if all runs belong to one cell.

@@ -11,15 +11,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A load under which a server was observed: its arrivals and requests, and the runs that had them.
+/// A load under which a server was observed: its arrivals and requests, and the observed runs with these arrivals and
+/// requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedLoad {
     /// The load's name for users: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
     pub name: String,
-    /// The observed runs with this load. The first one has the most requests; `requests` and `workload` come from this
-    /// run. Empty if the load is that of another tool's file.
+    /// The observed runs with this load. The first run has the most requests; `requests` and `workload` come from
+    /// this run. Empty if the load comes from another tool's file.
     pub runs: Vec<SeenRun>,
-    /// Number of requests of the first run in `runs`; without a run, of the other tool's file.
+    /// Number of requests of the first run in `runs`. If `runs` is empty, number of requests of the other tool's
+    /// file.
     pub requests: usize,
     /// The workload that simulates the load. Paths in it are relative to the calibration's folder.
     pub workload: WorkloadSpec,
@@ -30,12 +32,12 @@ pub struct ObservedLoad {
 pub struct SeenRun {
     /// The name of the observed run in tables.
     pub name: String,
-    /// Path of the recording of the observed run: what was sent and what came back.
+    /// Path of the recording of the observed run. A recording has the sent requests and their answers, with times.
     pub recording: String,
     /// The draft length with which the server ran; `None` where the server drafted several lengths.
     pub k: Option<u32>,
-    /// The draft lengths by batch size that the run's experiment states. `None` if it states no such table, or if the
-    /// server drafted one length throughout.
+    /// The table of draft lengths by batch size that the run's experiment states. `None` if the experiment states no
+    /// such table, or if the server drafted one length throughout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<Vec<BatchRange>>,
     /// When the run started, in microseconds since 1970.
@@ -76,12 +78,12 @@ impl Calibration {
         loads
     }
 
-    /// (sort key, load) of a group of runs with the same load. The sort key is (is open, clients or requests per
-    /// second).
+    /// Makes the load of a group of runs that share it. Returns (sort key, load). The sort key is (whether arrivals
+    /// are open, number of clients or requests per second).
     fn load(&self, group: &[usize]) -> ((bool, f64), ObservedLoad) {
         let requests = |at: usize| self.sources[at].run.workload.len();
-        // The run with the most requests represents the group of runs. If several runs have equally many, it is the
-        // first of them.
+        // The run with the most requests represents the group. If several runs have equally many requests, takes the
+        // first of these runs.
         let most = group.iter().copied().rev().max_by_key(|&at| requests(at)).expect("a group has a run");
         let source = &self.sources[most];
         let rest = group.iter().copied().filter(|&at| at != most);
@@ -102,7 +104,8 @@ impl Calibration {
         (place, ObservedLoad { name, runs, requests: requests(most), workload })
     }
 
-    /// (sort key, load) of each file of another tool that has arrival times. The sort key is as in `load`.
+    /// Makes one load for each file of another tool that has arrival times. Returns (sort key, load). The sort key is
+    /// (true for open arrivals, requests per second).
     fn foreign_loads(&self) -> impl Iterator<Item = ((bool, f64), ObservedLoad)> {
         let timed = |file: &&Foreign| file.requests.len() > 1 && is_timed(file);
         (self.sources.len()..).zip(&self.foreign).filter(move |(_, file)| timed(file)).map(|(at, file)| {
@@ -116,8 +119,9 @@ impl Calibration {
         })
     }
 
-    /// The workload that repeats the requests of run number `at`. The numbers after the last run mean files of other
-    /// tools. If such a file has no arrival times, the workload is a closed loop of one client.
+    /// The workload that repeats the requests of observed run number `at`. If `at` is not below the number of runs,
+    /// it counts on through the files of other tools. If such a file has no arrival times, the workload is a closed
+    /// loop of one client.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -180,8 +184,8 @@ impl Calibration {
         all
     }
 
-    /// The path of the trace of requests of run number `at` (numbers after the last run mean other tools' files),
-    /// relative to the calibration's folder.
+    /// The path of the trace of requests of observed run number `at`, relative to the calibration's folder. If `at`
+    /// is not below the number of runs, it counts on through the files of other tools.
     pub fn trace_path(&self, at: usize) -> String {
         format!("{TRACES}/{}", self.trace_name(at))
     }
@@ -301,8 +305,8 @@ pub fn name_of(arrivals: &ArrivalSpec, rate: f64, log: &str) -> String {
     }
 }
 
-/// A number as text: without decimals from 100 on, with one from 10 on, with two from 1 on, else with three. Zeros at
-/// the end of the decimals are left out.
+/// A number as text with about three digits: three decimals below 1, two from 1 on, one from 10 on, and no decimals
+/// from 100 on. Zeros at the end of the decimals are left out.
 pub fn short(x: f64) -> String {
     let digits = match x.abs() {
         x if x >= 100.0 => 0,
@@ -328,7 +332,8 @@ fn tell_apart(loads: &mut [ObservedLoad]) {
     }
 }
 
-/// The categories of the requests of `w`, in the order in which they first occur; `all` for a request without category.
+/// The categories of the requests of the workload `w`, in the order in which they first occur. A request without
+/// category counts as category `all`.
 fn categories(w: &Workload) -> Vec<String> {
     let mut seen: Vec<String> = Vec::new();
     for i in 0..w.len() {

@@ -32,15 +32,15 @@ pub struct Server {
     /// The server's URL without passwords or keys.
     #[serde(default)]
     pub url: String,
-    /// The model that requests named.
+    /// The name of the model that the runs' requests asked for.
     pub model: String,
-    /// The server's version; `None` if it does not report one.
+    /// The server's version; `None` if the server does not report its version.
     pub version: Option<String>,
 }
 
 impl Server {
-    /// The server of these runs: address and model of the first one, and the first version that a run reports. `None`
-    /// without runs.
+    /// The server of the runs `sources`: the address and the model of the first run, and the first version that a run
+    /// reports. `None` if there are no runs.
     pub fn of(sources: &[Source]) -> Option<Server> {
         let first = sources.first()?;
         let version = sources.iter().find_map(|s| s.recording.head.server.version.clone());
@@ -48,8 +48,8 @@ impl Server {
         Some(Server { url: head.url.clone(), model: head.model.clone(), version })
     }
 
-    /// Checks that all runs are of this server's model and release. If a run or this server has no version, the release
-    /// is not checked.
+    /// Checks that all runs are of this server's model and release. The release of a run is not checked if the run or
+    /// this server has no version.
     ///
     /// # Errors
     /// A run has another model or release.
@@ -75,7 +75,8 @@ impl Server {
 /// Checks that all runs come from one server.
 ///
 /// # Errors
-/// Two runs differ in something that one server has once. The message names both runs and both values.
+/// Two runs differ in a value that one server has only once, such as its model. The message names the two runs and
+/// the two values.
 pub fn check(sources: &[Source]) -> Result<()> {
     for fact in facts() {
         let mut known = sources.iter().filter_map(|s| Some((s, fact.value(s)?)));
@@ -95,7 +96,8 @@ pub fn check(sources: &[Source]) -> Result<()> {
 /// A function that reads from a run a value that all runs of one server share; `None` if the run does not have it.
 type ReadValue = dyn Fn(&Source) -> Option<String>;
 
-/// A value that all runs of one server share, such as the model, and how it is read from a run.
+/// A value that all runs of one server share, such as the model: its name in messages, and the function that reads it
+/// from a run.
 struct Fact {
     name: &'static str,
     value: Box<ReadValue>,
@@ -172,8 +174,8 @@ pub fn release(sources: &[Source]) -> (Version, String) {
     }
 }
 
-/// A warning if the simulated release is not the one that the experiment states, or if Foretoken does not know the
-/// server's release. Else `None`. Also `None` if the server reports no version.
+/// A warning if the simulated release is not the release that the experiment states, or if Foretoken does not know
+/// the server's release. `None` without a reason for a warning, or if the server reports no version.
 pub fn release_doubt(sources: &[Source]) -> Option<String> {
     let (version, why) = release(sources);
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref())?;

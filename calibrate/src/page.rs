@@ -83,14 +83,14 @@ fn headline(c: &Calibration) -> String {
     }
 }
 
-/// A share as a percentage without a sign.
+/// A share as text in percent with one decimal, such as `3.1 %`. A positive share has no sign.
 fn percent(x: f64) -> String {
     format!("{:.1} %", 100.0 * x)
 }
 
-/// A share as a percentage with its sign.
+/// A share as text in percent with one decimal and always a sign, such as `+3.1 %`.
 fn signed(x: f64) -> String {
-    // Otherwise a small negative share would read "-0.0 %" on the page.
+    // A share that rounds to 0 is set to 0. Without this, a small negative share would read "-0.0 %" on the page.
     let x = if x.abs() < 5e-4 { 0.0 } else { x };
     format!("{:+.1} %", 100.0 * x)
 }

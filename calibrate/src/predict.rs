@@ -19,8 +19,9 @@ pub enum AcceptanceFrom<'a> {
     /// A truth table of other runs: which draft tokens of each recorded answer were right. Each request gets a recorded
     /// answer of its own category.
     Table(&'a TruthTable),
-    /// The acceptance that was observed for each request of the predicted run itself. Where nothing was drafted,
-    /// acceptance is drawn with these rates, one for each draft position.
+    /// The acceptance that was observed for each request of the predicted run itself. At a position where nothing was
+    /// drafted, acceptance is drawn with the rate of the draft position; the list has one rate for each draft
+    /// position.
     Own(&'a [f64]),
     /// Acceptance rates by draft position in a step: P(accepted | all earlier draft tokens of the step accepted).
     Rates(&'a [f64]),
@@ -83,8 +84,8 @@ impl Prediction<'_> {
 }
 
 impl AcceptanceFrom<'_> {
-    /// The acceptance source (it says which draft tokens are right) for a simulation of `answers`, which are in the
-    /// order of `workload`. `AcceptanceFrom::Own` adds a recording of each answer to `workload`.
+    /// The acceptance source, which decides which draft tokens are right, for a simulation of `answers`. `answers`
+    /// are in the order of `workload`. `AcceptanceFrom::Own` adds a recording of each answer to `workload`.
     /// `AcceptanceFrom::Table` gives only a placeholder, because `serve` makes this source itself.
     pub(crate) fn source_of<'s>(
         self,

@@ -1,4 +1,5 @@
-//! Predicts one cell of a comparison, that is, one draft length at one load, for each of its observed repeats.
+//! Predicts one cell of a comparison, that is, one draft length at one load. Each observed run of the cell (a repeat)
+//! is predicted.
 
 use crate::costs::rows;
 use crate::fit::CostFit;
@@ -79,7 +80,8 @@ pub(crate) fn predict_cell(
     }))
 }
 
-/// The latencies, throughput and accepted draft tokens of a run; `None` if no request of several tokens finished.
+/// The latencies, throughput and accepted draft tokens of a run. `None` if no request with several output tokens
+/// finished.
 fn numbers(run: &Run) -> Option<RunNumbers> {
     let rounds = run.totals.rounds();
     let accepted = (rounds > 0).then(|| run.totals.accepted() as f64 / rounds as f64);
@@ -87,8 +89,8 @@ fn numbers(run: &Run) -> Option<RunNumbers> {
     numbers.tpot.is_some().then_some(RunNumbers { numbers, accepted })
 }
 
-/// The mean, over [`DRAWS`] seeds, of the predicted numbers of a run with draft length `k`; `None` if no request of
-/// several tokens finished with any seed.
+/// The mean, over [`DRAWS`] seeds, of the predicted latencies and throughput of a run with draft length `k`. Seeds
+/// with which no request of several tokens finished are left out; `None` if all seeds are of this kind.
 fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNumbers>> {
     let (mut all, mut accepted) = (Vec::new(), Vec::new());
     for seed in 1..=DRAWS {
@@ -102,7 +104,8 @@ fn mean(prediction: &Prediction, source: &Source, k: u32) -> Result<Option<RunNu
 }
 
 /// Costs fitted to the steps of the predicted run itself. The run has one draft length, so its target passes get the
-/// whole time of a step and its draft passes cost nothing. If the run has no timed steps, the calibrated costs.
+/// whole time of a step and its draft passes cost nothing. Returns the calibrated costs if the run has no timed
+/// steps.
 fn own_cost(source: &Source, kept: &Kept) -> Calibrated {
     let rows = rows(std::slice::from_ref(source), &kept.engine);
     let mut own = kept.cost.clone();

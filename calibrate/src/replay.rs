@@ -41,8 +41,8 @@ fn content(step: &LoggedStep) -> Content {
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
-    // Every answer must be finished, and all its rounds (draft tokens of one step) known. Otherwise the last step of
-    // its request is not known.
+    // Every answer must be finished, and all its rounds (draft tokens of one step) must be known. Otherwise it is not
+    // known in which step its request ended.
     if run.steps.is_empty() || !run.answers.iter().all(|a| a.finished() && known(a)) {
         return Ok(None);
     }
@@ -50,8 +50,8 @@ pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32)
     let mut places = replay.first_places();
     let mut replayed =
         Replayed { run: source.name(), steps: run.steps.len(), placed: places.len(), ..Replayed::default() };
-    // Each attempt to repeat the schedule that differs from the log moves requests to other steps. The number of
-    // attempts is limited, because a request may be moved back and forth without end.
+    // An attempt repeats the whole schedule. If it differs from the log, some requests are moved to other steps for
+    // the next attempt. The number of attempts is limited, because a request may be moved back and forth without end.
     for _ in 0..8 * places.len() + 1 {
         let made = replay.make(&places)?;
         let differs = run.steps.iter().zip(&made.contents).position(|(log, ours)| content(&log.logged) != *ours);
@@ -74,8 +74,8 @@ struct Replay<'a> {
     config: EngineConfig,
     cost: &'a Calibrated,
     k: u32,
-    /// Indices of the run's answers in the order in which the scheduler gets their requests, which is the order of
-    /// their first tokens.
+    /// Indices of the run's answers, in the order in which the scheduler gets their requests. This is the order of
+    /// the answers' first tokens.
     order: Vec<usize>,
 }
 
@@ -163,8 +163,8 @@ impl<'a> Replay<'a> {
         Ok(serving.run(seen, policy).executor.made)
     }
 
-    /// Moves requests to other steps, so that step `at` becomes equal to the log's step. Returns false if the place of
-    /// a request cannot explain the difference.
+    /// Moves requests to other steps, so that simulated step `at` becomes equal to step `at` of the log. Returns
+    /// false if moving requests cannot explain the difference.
     fn move_one(&self, at: usize, made: &Made, places: &mut [usize]) -> bool {
         let (log, ours) = (self.steps().get(at).map(|s| content(&s.logged)), made.contents.get(at).copied());
         let ((prompts, tokens, ..), (our_prompts, our_tokens, ..)) =
@@ -173,15 +173,16 @@ impl<'a> Replay<'a> {
             return false;
         }
         if (prompts, tokens) > (our_prompts, our_tokens) {
-            // The log has more prompts in this step than Foretoken, so the next request in the scheduler's order is
-            // moved to this step. This explains the difference only if the client had sent the request by then.
+            // The log has more prompts in this step than Foretoken's schedule, so the next request in the scheduler's
+            // order is moved to this step. This explains the difference only if the client had sent the request
+            // before the step began.
             let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
             let sent = self.answer(next).sent <= self.steps()[at].start;
             places[next] = at;
             sent
         } else {
-            // The log has fewer prompts in this step than Foretoken. The last request that Foretoken admitted in this
-            // step, and all requests behind it, are moved to later steps.
+            // The log has fewer prompts in this step than Foretoken's schedule. The last request that Foretoken
+            // admitted in this step, and all requests after it in the scheduler's order, are moved to later steps.
             let Some(last) = (0..places.len()).rev().find(|&i| made.first[i] == at && places[i] <= at) else {
                 return false;
             };
@@ -203,9 +204,9 @@ impl<'a> Replay<'a> {
         format!("step {at} (iteration {number} of the log): {log}; ours: {}", words(made.contents.get(at).copied()))
     }
 
-    /// Compares the engine's schedule with the server's log, if all its steps are equal to the log's. Returns the
-    /// number of compared rounds (a request's draft tokens of one step), and the first difference: in a round, in the
-    /// chunks of an answer, or in the last step of an answer.
+    /// Compares the simulated schedule `made` with the server's answers. All steps of `made` must have the same
+    /// contents as the steps of the log. Returns the number of compared rounds (a request's draft tokens of one
+    /// step), and the first difference: in a round, in the chunks of an answer, or in the last step of an answer.
     fn compare(&self, made: &Made) -> (usize, Option<String>) {
         let mut compared = 0;
         for at in 0..self.order.len() {
@@ -253,9 +254,9 @@ fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(
     rounds.map(cut).collect()
 }
 
-/// A message about the first chunk of an answer that ends in the middle of the tokens of one of Foretoken's steps;
-/// `None` if there is no such chunk. A chunk may have the tokens of several steps, because a slow client may receive
-/// them together.
+/// Finds the first chunk of an answer that ends in the middle of the tokens of one of Foretoken's steps. Returns a
+/// message about it; `None` if there is no such chunk. A chunk may have the tokens of several steps, because a slow
+/// client may receive them together.
 fn misplaced_chunk(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     let all = answer.tokens();
     let ends: Vec<u32> = rounds
@@ -275,8 +276,8 @@ fn misplaced_chunk(answer: &Answer, rounds: &[(u32, u32)]) -> Option<String> {
     None
 }
 
-/// An executor (it says how long steps take) whose step n begins at n seconds. It records the schedule of Foretoken's
-/// engine.
+/// An executor that gives every step the same length: step n begins at n seconds. It records the schedule of
+/// Foretoken's engine.
 struct StepRecorder<'a> {
     clock: EventClock<'a>,
     /// Number of output tokens that each request has yet to emit.
@@ -313,8 +314,8 @@ impl<'a> AroundExecutor for StepRecorder<'a> {
         // If a preempted request is computed again, vLLM's log counts it as a request with output, not as a prompt.
         let (prompts, again): (Vec<_>, Vec<_>) =
             plan.chunks.iter().partition(|c| self.left[c.request as usize] == self.asked[c.request as usize]);
-        // With asynchronous scheduling, a step in flight may contain a request that has ended meanwhile. Its output in
-        // this step is discarded.
+        // With asynchronous scheduling, a step may run a request that ended while the step was in flight. The output
+        // of such a request in this step is discarded.
         for (i, &id) in ids.iter().enumerate() {
             let (left, accepted) = (&mut self.left[id as usize], accepted.get(i).copied().unwrap_or(0));
             if *left == 0 {
@@ -392,8 +393,8 @@ mod tests {
     fn a_changed_round_is_found() {
         let mut source = recorded(3);
         let rounds = source.run.answers.iter_mut().find_map(|a| a.rounds.as_mut()).unwrap();
-        // Two rounds (draft tokens of one step) of an answer are swapped: the answer keeps its length, but its chunks
-        // end elsewhere.
+        // The test swaps two rounds (draft tokens of one step) of an answer that accepted different numbers of
+        // tokens. The answer keeps its length, but its chunks end elsewhere.
         let (i, j) = (0..rounds.accepted.len())
             .flat_map(|i| (0..i).map(move |j| (j, i)))
             .find(|&(i, j)| rounds.accepted[i] != rounds.accepted[j])

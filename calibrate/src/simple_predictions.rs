@@ -39,7 +39,7 @@ pub(crate) fn interpolated(source: &Source, k: u32, fitted: &[Source], kept: &Ke
 }
 
 /// The latencies of the observed closed loops with draft length `k`, sorted by clients. If several runs have the same
-/// number of clients, the median of these runs.
+/// number of clients, takes the median of their latencies.
 fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
     let mut loops: Vec<(u32, Vec<Numbers>)> = Vec::new();
     for source in fitted.iter().filter(|s| s.k == Some(k)) {
@@ -79,7 +79,7 @@ pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers
 }
 
 /// The acceptance rate in the formula for the tokens that a request gets in a step: the share of right draft tokens
-/// over all observed positions; without a truth table, the rate at the first position.
+/// over all observed positions. Without a truth table, the rate at the first draft position.
 fn one_rate(kept: &Kept) -> f64 {
     let Some(table) = &kept.table else { return kept.rates.first().copied().unwrap_or(0.0) };
     let known = table.outputs.iter().flat_map(|o| &o.ranks).filter(|rank| **rank != NOT_DRAFTED);

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 /// An observed run of a server, read from its recording.
 #[derive(Debug)]
 pub struct Source {
-    /// Path of the run's recording: what was sent and what came back.
+    /// Path of the run's recording, a file with the sent requests and their answers, with times.
     pub path: PathBuf,
     /// BLAKE3 digest of the run's recording, in hexadecimal.
     pub digest: String,
-    /// The recorded events: what was sent, what came back and when.
+    /// The content of the recording: the sent requests, their answers and the server's reports, with times.
     pub recording: Recording,
     /// The run's answers and steps, rebuilt from the recording.
     pub run: ObservedRun,
@@ -51,8 +51,9 @@ impl Source {
         Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
     }
 
-    /// The run's name in tables. If the recording lies in a results folder: the folder's name, followed by the
-    /// recording's file name unless this is the first cell (`v0-s0`). Otherwise the recording's file name.
+    /// The run's name in tables. If the recording lies in a results folder, the name is the folder's name, followed
+    /// by the recording's file name unless this is `v0-s0` (the first variant and seed). Otherwise the name is the
+    /// recording's file name.
     pub fn name(&self) -> String {
         let folder = self.path.parent().and_then(Path::parent);
         let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
@@ -98,7 +99,8 @@ pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     Ok(all)
 }
 
-/// The recordings of observed runs at a path, sorted by name.
+/// The paths of the recordings at `path`: `path` itself if it is a file, else the recordings in the results folder
+/// `path`, sorted by name.
 fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_path_buf()]);
@@ -110,7 +112,8 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Err(nothing("no such file or folder"));
     }
-    // A killed run leaves an incomplete manifest. Only the recordings that the manifest lists are checked against it.
+    // A killed run leaves an incomplete manifest. So a recording is checked against the manifest only if the manifest
+    // lists it.
     if let Ok(manifest) = Manifest::read(path) {
         manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
     }
@@ -143,10 +146,10 @@ pub fn unread(e: Unread) -> Box<Problem> {
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The draft length of a run: its longest one, if at least 95 % of its rounds (a request's draft tokens of one step)
-/// and of its steps have this length; else `None`. The last round of each answer does not count, because it may be
-/// shorter. Steps count too, because rounds alone do not show steps without draft tokens. 0 if the run has neither
-/// rounds nor steps.
+/// The draft length of a run: the longest draft length, if at least 95 % of the run's rounds (a request's draft
+/// tokens of one step) and at least 95 % of its steps have this length; else `None`. The last round of each answer
+/// does not count, because it may be shorter. Steps count too, because rounds alone do not show steps without draft
+/// tokens. 0 if the run has neither rounds nor steps.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =

@@ -3,14 +3,14 @@
 use foretoken_recordings::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// For each step of a run: the number of draft tokens per request that the step verified. `None` if no request decoded,
-/// or if the log's counts are impossible. Also `None` if the step has more draft tokens per request than any round
-/// (draft tokens of one step) of an answer, as when a preempted request was computed again (the log counts its tokens
-/// as an answer's).
+/// For each step of a run: the number of draft tokens per request that the step verified. `None` in three cases: no
+/// request decoded; the log's counts are impossible; or the step has more draft tokens per request than any round
+/// (draft tokens of one step) of an answer. The last case occurs if a preempted request is computed again, because
+/// the log counts its tokens as tokens of an answer.
 ///
-/// A step of `n` decoding requests schedules `n` tokens and their draft tokens, so the log gives the mean draft length.
-/// Requests of one step may have different lengths. If no round of an answer has the mean length, the next longer
-/// length of a round is used, because the largest draft length decides the number of draft passes.
+/// A step of `n` decoding requests schedules `n` tokens and their draft tokens, so the log gives the mean draft
+/// length. Requests of one step may have different lengths. If no round of an answer has the mean length, the next
+/// longer length of a round is used, because the largest draft length decides the number of draft passes.
 pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
     let mut known: Vec<u32> = run
         .answers
@@ -61,8 +61,8 @@ mod tests {
         }
     }
 
-    /// A step of two requests, of which one drafted 3 tokens and the other 1: no request has the mean draft length of
-    /// 2, so the largest one counts.
+    /// The test has a step of two requests: one drafted 3 tokens, the other 1. No request has the mean draft length
+    /// of 2, so the largest draft length, 3, counts.
     #[test]
     fn of_several_lengths_in_a_step_the_longest_counts() {
         let mut run = run();

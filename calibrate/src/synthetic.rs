@@ -15,7 +15,7 @@ pub struct Law {
     pub draft_s: f64,
     /// Seconds of the host between the synthetic server's steps.
     pub host_s: f64,
-    /// Probability that a draft token of the synthetic server is right, independent of the others.
+    /// Probability that a draft token of the synthetic server is right, independent of all other draft tokens.
     pub rate: f64,
 }
 
@@ -27,8 +27,9 @@ pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s:
 pub enum Lengths {
     /// One draft length for all steps of the server.
     Fixed(u32),
-    /// Entries (requests, length): a step of at most `requests` requests drafts `length` tokens per request; the first
-    /// entry that fits counts. If the length is 0, the drafter still runs once, as on vLLM's model runner V1.
+    /// Entries (requests, length): after a step of at most `requests` requests, the server drafts `length` tokens per
+    /// request. The first entry that fits counts. If the length is 0, the drafter still runs once, as on vLLM's model
+    /// runner V1.
     Table(&'static [(u32, u32)]),
     /// The entries of `Table`, on vLLM's model runner V2: after every step, the draft model makes as many passes as the
     /// longest length in the table.
@@ -36,7 +37,7 @@ pub enum Lengths {
 }
 
 impl Lengths {
-    /// (Draft length, number of draft passes) after a step of `requests` requests.
+    /// Returns (draft length, number of draft passes) after a step with `requests` requests.
     fn behind(self, requests: u32) -> (u32, u32) {
         let length = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
         match self {

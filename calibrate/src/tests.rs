@@ -16,8 +16,8 @@ fn calibrated(folder: &Path, lengths: &[u32], law: &Law) -> (Calibration, Vec<So
     (Calibration::of(open_all(&paths).unwrap(), vec![]).unwrap(), open_all(&paths).unwrap())
 }
 
-/// Overwriting a calibration's folder leaves no file of the earlier calibration. Otherwise the old acceptance by
-/// category would lie beside the new costs.
+/// Overwriting a calibration's folder leaves no file of the earlier calibration. Otherwise the file
+/// `by-category.toml` of the earlier calibration would lie beside the new costs.
 #[test]
 fn overwriting_removes_every_file_of_the_earlier_calibration() {
     let dir = tempfile::tempdir().unwrap();
@@ -49,8 +49,8 @@ fn the_true_costs_are_found() {
     assert!(verdict.starts_with("trusted for K = 0, 3, steps of up to 8 requests: later steps within 0."), "{verdict}");
 }
 
-/// Compares five runs with a calibration on runs at draft lengths 0 and 3: two runs each at lengths 2 and 5, and one of
-/// the calibration's own runs. The comparison is made once for all tests.
+/// Compares five runs with a calibration on runs at draft lengths 0 and 3. Two runs have draft length 2 and two have
+/// draft length 5; one run is a run that the calibration was made from. The comparison is made once for all tests.
 fn comparison() -> &'static ServerComparison {
     static COMPARISON: OnceLock<ServerComparison> = OnceLock::new();
     COMPARISON.get_or_init(|| {
@@ -103,7 +103,8 @@ fn acceptance_beyond_the_longest_observed_draft_is_a_warning() {
 /// A test server's draft lengths by batch size: 3 tokens for up to four requests, 1 token for more.
 const TABLE: [(u32, u32); 2] = [(4, 3), (64, 1)];
 
-/// A calibration on one run whose draft length depends on the batch size, and on runs with the fixed lengths `fixed`.
+/// A calibration on two kinds of runs: one run whose draft length depends on the batch size by the table `lengths`,
+/// and closed loops of 1, 4 and 8 clients with each fixed draft length of `fixed`.
 fn by_table(lengths: Lengths, fixed: &[u32]) -> Calibration {
     let dir = tempfile::tempdir().unwrap();
     let mut paths: Vec<_> = fixed.iter().flat_map(|&k| [1, 4, 8].map(|c| LAW.write(dir.path(), k, c, 1))).collect();
@@ -113,8 +114,8 @@ fn by_table(lengths: Lengths, fixed: &[u32]) -> Calibration {
     Calibration::of(sources, vec![]).unwrap()
 }
 
-/// Checks that the fitted times of the synthetic server's target pass and draft pass are within 2 % of the true ones,
-/// and that the costs are separate and trusted.
+/// Checks that the fitted times of the synthetic server's target pass and draft pass are within 2 % of the true
+/// times, and that the costs are separate and trusted.
 fn check_costs(c: &Calibration) {
     let fit = c.cost.as_ref().unwrap();
     assert!(c.separated, "{fit:?}");
@@ -140,7 +141,8 @@ fn a_run_with_several_lengths_agrees_with_runs_of_fixed_lengths() {
     }
 }
 
-/// If step times scatter by a tenth, the fitted time of a draft pass is within a tenth of the true one.
+/// The test multiplies each step time by 0.9 or 1.1 at random. The fitted time of a draft pass must stay within a
+/// tenth of the true time.
 #[test]
 fn noisy_steps_of_a_run_with_several_lengths_give_the_costs() {
     let mut rows = by_table(Lengths::Table(&TABLE), &[]).rows;
@@ -154,8 +156,8 @@ fn noisy_steps_of_a_run_with_several_lengths_give_the_costs() {
     assert!(off.abs() < 0.10, "off by {off}");
 }
 
-/// The server's table by batch size has a draft length of 0. The observed numbers of draft tokens alone do not show
-/// steps without draft tokens, so they would give K = 3 for all steps.
+/// The server's table by batch size has draft lengths 3 and 0. Rounds of answers do not show steps without draft
+/// tokens: by them alone, all steps would have K = 3.
 #[test]
 fn steps_without_drafts_count_as_such() {
     let c = by_table(Lengths::Table(&[(4, 3), (64, 0)]), &[]);
@@ -165,7 +167,8 @@ fn steps_without_drafts_count_as_such() {
 }
 
 /// With vLLM's model runner V2, the drafter makes as many passes after every step as the longest length in the table.
-/// So the steps of one run do not separate the cost of drafting. A second run without draft tokens does.
+/// So all steps of one run have equally many draft passes, and the run does not suffice to separate the cost of
+/// drafting. With a second run without draft tokens, the two runs suffice.
 #[test]
 fn the_release_decides_how_many_draft_passes_a_step_makes() {
     let c = by_table(Lengths::TableOnV2(&TABLE), &[]);
@@ -173,8 +176,8 @@ fn the_release_decides_how_many_draft_passes_a_step_makes() {
     check_costs(&by_table(Lengths::TableOnV2(&TABLE), &[0]));
 }
 
-/// With one draft length the whole step's time counts as the target's pass: no pass is free, and only this length is
-/// predicted.
+/// With one draft length (K = 3), the whole time of a step counts as the target's pass. So no pass is free, and only
+/// K = 3 can be predicted.
 #[test]
 fn one_length_alone_has_no_free_pass() {
     let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -193,7 +196,7 @@ fn one_length_alone_has_no_free_pass() {
     assert!(off.abs() < 0.05, "{off}");
 }
 
-/// The runs are recordings of a few requests in which every second line of the step log is missing.
+/// Each run of this test is a recording of a few requests. Every second line of its step log is missing.
 #[test]
 fn tiny_damaged_recordings_have_no_free_pass_and_finite_noise() {
     let dir = tempfile::tempdir().unwrap();
@@ -286,7 +289,8 @@ fn a_calibration_that_was_edited_is_not_believed() {
     assert!(Kept::read(&folder).unwrap_err().message().contains("damaged or was changed"));
 }
 
-/// Two servers with different costs and acceptance get the same requests: the predictions of their runs are equal.
+/// Two servers with different costs and acceptance get the same requests. The predictions of their two runs must be
+/// equal, because a prediction reads only the requests of a run.
 #[test]
 fn a_prediction_reads_what_was_asked_and_nothing_else() {
     let (dir, to, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

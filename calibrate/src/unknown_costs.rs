@@ -1,10 +1,10 @@
-//! The uncertainty of calibrated costs, as random factors on them.
+//! Random factors by which the true costs of passes and of the host may differ from calibrated costs.
 
 use foretoken_sim::Luck;
 use serde::{Deserialize, Serialize};
 
-/// Factors by which the true costs of a server's passes and host may differ from the calibrated ones. 1 is no
-/// difference.
+/// Factors by which the true costs of a server's passes and host may differ from the calibrated costs. A factor of 1
+/// means no difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostFactors {

@@ -5,17 +5,19 @@ use foretoken_spec::problem::{Exit, Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Largest trusted error of held-out steps, as a share. `foretoken profile` allows the same error for its linear fit. A
-/// good draft length saves about three times this share, so larger errors lead to wrong decisions. The bound is on the
-/// sum of many steps, because latencies and rates are sums.
+/// Largest trusted error of the summed time of held-out steps, as a share. `foretoken profile` allows the same error
+/// for its linear fit. A good draft length saves about three times this share, so larger errors lead to wrong
+/// decisions. The bound is on sums of many steps, because latencies and rates are sums.
 pub const TRUSTED: f64 = 0.10;
 
 /// The verdict on a calibration: whether its fitted costs may be trusted, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// True if the costs may be trusted; `None` if nothing was held out to judge them by, or too little was measured.
+    /// True if the costs may be trusted, false if not. `None` if there are no held-out runs or steps to judge the
+    /// costs by, or if too little was measured.
     pub trusted: Option<bool>,
-    /// What the costs are trusted for, with their errors; or the reason why they are not trusted or not judged.
+    /// If the costs are trusted: for which draft lengths, loads or runs, with the errors of their predictions.
+    /// Otherwise the reason why the costs are not trusted or not judged.
     pub why: String,
 }
 
@@ -56,8 +58,8 @@ impl Verdict {
         }
     }
 
-    /// Gives the program an error and its exit code if the calibration, which was written to `folder`, is not trusted.
-    /// A calibration that was not judged gives no error.
+    /// Returns an error, with which the program exits, if the calibration that was written to `folder` is not
+    /// trusted. A calibration that was not judged gives no error.
     ///
     /// # Errors
     /// The calibration is not trusted.
@@ -83,7 +85,7 @@ pub(crate) fn within(error: f64) -> bool {
     error.abs() <= TRUSTED
 }
 
-/// An error, which is a share, as a percentage with its sign.
+/// A relative error as text in percent with its sign, such as `-61.7 %`.
 pub(crate) fn share(error: f64) -> String {
     format!("{:+.1} %", 100.0 * error)
 }

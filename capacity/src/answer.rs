@@ -18,7 +18,7 @@ pub enum Verdict {
     /// No request rate is carried, not even the lowest rate that the search tries. A server carries a rate if enough
     /// requests keep their SLO bounds and the queue does not grow.
     NoRate,
-    /// The server carries every request rate that was tried, so the search found no highest rate.
+    /// The server carries every request rate that was tried, so the search found no highest carried rate.
     EveryRateTried,
 }
 
@@ -119,8 +119,8 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Averages the capacities that were found for a policy over seeds. Sets `baseline` and `bound` to false; the
-    /// caller sets them.
+    /// Averages a policy's capacities over the seeds `seeds`. Sets `baseline` and `bound` to false; the caller sets
+    /// them.
     pub fn of(policy: String, sweep: Vec<Swept>, seeds: Vec<SeedResult>) -> Capacity {
         let rates: Option<Vec<f64>> = seeds.iter().map(|s| s.req_s).collect();
         let tokens: Option<Vec<f64>> = seeds.iter().map(|s| s.tok_s_gpu).collect();
@@ -135,13 +135,14 @@ impl Capacity {
         }
     }
 
-    /// Number of seeds whose capacity search ended with this verdict.
+    /// Number of seeds whose capacity search ended with the verdict `verdict`.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }
 
-    /// The highest request rate, per second, that was tried with every seed that ended with every tried rate carried:
-    /// the lowest over these seeds of their highest tried rates. Infinity if there is no such seed.
+    /// Takes only the seeds whose search ended with [`Verdict::EveryRateTried`]. Returns the lowest over these seeds
+    /// of `SeedResult::tried_up_to`, requests per second: up to this rate, each of these seeds carried every tried
+    /// rate. Infinity if there is no such seed.
     pub fn tried_up_to(&self) -> f64 {
         let unlimited = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
         unlimited.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
@@ -197,8 +198,8 @@ pub struct Answer {
     /// Share (0 to 1) of the counted requests that must keep their SLO bounds. Requests count if they arrive in the
     /// experiment's window or, without a window, if they are not in the warm-up at either end.
     pub share: f64,
-    /// The search narrows the gap between the capacity and the lowest rate that is not carried to at most this share of
-    /// the capacity.
+    /// The search's tolerance, a share of the capacity. When the search ends, the lowest rate that failed exceeds the
+    /// capacity by at most this share.
     pub tolerance: f64,
     /// The time window (from, to) of the experiment's arrivals, seconds; only requests that arrive in it count. `None`:
     /// no window.

@@ -17,8 +17,8 @@ use std::ops::Range;
 pub struct Load {
     /// The experiment's arrival times, shifted so that the first one is at 0.
     base: Vec<Time>,
-    /// The mean rate of the arrivals `base`, requests per second. If the experiment has a window, only the rate in the
-    /// window.
+    /// The mean rate of the arrivals `base`, requests per second. If the experiment has a time window, the mean rate
+    /// in this window.
     rate: f64,
     /// Ids of the requests that count when it is decided whether a rate is carried. The requests before them fill the
     /// server, and the requests after them keep it full.
@@ -141,7 +141,7 @@ impl Load {
             rate,
         });
         // The number of requests that may miss their bounds is rounded down, so that at least the wanted share keeps
-        // them: with 150 requests and a share of 0.99, one request may miss its bounds.
+        // its bounds. With 150 requests and a share of 0.99, one request may miss its bounds.
         let may_miss = ((1.0 - spec.share) * counted.len() as f64 + 1e-9).floor();
         Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
@@ -192,8 +192,8 @@ fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Resul
     Ok(counted)
 }
 
-/// A time window may end after the last request by at most this share of the window's length. Some time must be
-/// allowed, because a gap follows each request.
+/// A time window may end after the last request by at most this share of the window's length. The share is not 0,
+/// because the arrivals end with a gap after the last request.
 const PAST_THE_END: f64 = 0.01;
 
 /// The error for a workload with fewer requests than one run of a capacity search needs. The error points at
@@ -214,8 +214,8 @@ fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32
     if f64::from(fewer) < least {
         help = match fewer {
             0 | 1 => "ask about a longer log".to_owned(),
-            // The share of requests within bounds that the hint advises lets at least one request miss its bounds: for
-            // example 0.9 of 10 requests.
+            // With the share that the hint advises, at least one request may miss its bounds: for example 0.9 of 10
+            // requests must keep them.
             _ => format!("{help} --set capacity.share={:?}", (1.0 - 1.0 / f64::from(fewer)).min(0.9)),
         };
     }
@@ -280,7 +280,7 @@ mod tests {
         times.iter().map(|&t| Time::from_s(t - times[0])).collect()
     }
 
-    /// Of a thousand Poisson loads of each size, at most three are reported as changing in time.
+    /// Of a thousand Poisson loads with each number of requests, at most three may be reported as changing in time.
     #[test]
     fn poisson_arrivals_do_not_count_as_changing_in_time() {
         for n in [30, 100, 240, 600, 2400] {

@@ -62,8 +62,8 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     })
 }
 
-/// The section of a page of results on the question: the settings, key by key, and the whole experiment as TOML.
-/// `search` names the experiment's table about the search.
+/// The section "What was asked" of a page of results: the settings, key by key, and the whole experiment as TOML.
+/// `search` is the name of the experiment's table about the search: `capacity` or `fleet`.
 ///
 /// # Errors
 /// The experiment cannot be written as TOML.
@@ -132,8 +132,8 @@ fn with_half(c: &Capacity) -> String {
     format!("{}{half}", c.rate_in_words())
 }
 
-/// The table of all capacities (highest carried request rates): by swept values in the order of the sweep, then the
-/// highest first.
+/// The table of all capacities (highest carried request rates). Rows are in the order of the sweep; rows with equal
+/// swept values begin with the highest capacity.
 fn table(answer: &Answer, plan: &Plan) -> Table {
     let swept = answer.capacities.iter().any(|c| !c.sweep.is_empty());
     let mut columns = vec![

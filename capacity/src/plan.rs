@@ -26,7 +26,8 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<(Plan, CapacitySpe
         let spec = asked(&plan);
         return Ok((plan, spec));
     }
-    // An experiment cannot be read without a number of requests. To read its [capacity] table, any number will do.
+    // An experiment cannot be read without a number of requests. To read the `[capacity]` table, any number of
+    // requests will do, here 1000.
     let spec = asked(&with(1000)?);
     let plan = match spec.window_s {
         Some(_) => Plan::of(document.clone(), folder)?,

@@ -21,8 +21,8 @@ pub struct Probe {
     pub rate: f64,
     /// Did enough requests keep their SLO bounds, and did the server keep up with the arrivals?
     pub carried: bool,
-    /// Number of requests that count for the result. Those in the warm-up at both ends, or outside of the experiment's
-    /// window, do not count.
+    /// Number of requests that count for the result. Requests in the warm-up at both ends, or outside of the
+    /// experiment's window, do not count.
     pub counted: u32,
     /// Number of counted requests (without the warm-up) that had kept their SLO bounds when the run ended.
     pub kept: u32,
@@ -34,13 +34,14 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The tried request rate, and whether it was carried; the search takes this as its input.
+    /// The tried request rate, per second, and whether it was carried. The capacity search takes this pair as its
+    /// input.
     pub fn tried(&self) -> Tried {
         Tried { rate: self.rate, carried: self.carried }
     }
 
-    /// Did all counted requests (without the warm-up) end in the run? If not, it was stopped early, and `kept` and
-    /// `missed` are incomplete.
+    /// Did all counted requests (without the warm-up) end in the run? If not, the run was stopped early, and `kept`
+    /// and `missed` are incomplete.
     pub fn is_whole(&self) -> bool {
         self.kept + self.missed == self.counted
     }

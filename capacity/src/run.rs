@@ -1,5 +1,5 @@
 //! Runs all capacity searches of a plan. Policies are searched in parallel. The seeds of a policy are searched one
-//! after another, because the searches of later seeds begin near the capacity of the first seed.
+//! after another, because later searches begin near the capacity that an earlier seed found.
 
 use crate::answer::{Answer, Capacity, SeedResult};
 use crate::kept::write;
@@ -24,14 +24,14 @@ use std::time::Instant;
 
 /// A figure of a capacity search shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// Least ratio of two rates above the capacity that both get a run to the end for the figure. A run at a closer rate
-/// that was stopped early is not repeated.
+/// For the figure, runs at rates above the capacity that were stopped early are repeated to the end. A stopped run is
+/// repeated only if its rate is at least this multiple of the next lower rate that has a run to the end.
 const APART: f64 = 1.03;
-/// The capacity search of a later seed begins with two rates: the first seed's capacity divided by this factor, and
-/// multiplied by it.
+/// If an earlier seed of the policy found a capacity, a seed's capacity search begins with two rates: this capacity
+/// divided by this factor, and multiplied by this factor.
 const NEAR: f64 = 1.1;
-/// The two rates with which the first seed's capacity search begins, as multiples of the experiment's own rate.
-/// `capacity.bracket` replaces them.
+/// The two rates with which a capacity search begins, as multiples of the experiment's own rate. Used if no earlier
+/// seed of the policy found a capacity. `capacity.bracket` replaces them.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
 /// Searches the capacity of every policy, on the threads of `pool`, and writes the results into the folder at `path`;
@@ -95,8 +95,8 @@ pub fn run_these(
     let store = Store::open(folder, &plan.digest())?;
     let bar = Bar::new((pairs.len() * plan.seeds.len()) as u64, "searches", &work.counts);
     let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
-    // All searches run before an error is returned. If several failed, returns the error of the first one in the order
-    // of the plan, so that the error does not depend on which thread failed first.
+    // All searches run before an error is returned. If several searches failed, returns the error of the first failed
+    // search in the order of the plan, so that the error does not depend on which thread failed first.
     let found: Vec<Result<Capacity>> = pairs.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
     searcher.bar.finish();
     Ok(Answer {

@@ -26,7 +26,7 @@ pub enum Next {
     Found(f64),
     /// The answer: no request rate is carried, not even [`Search::floor`].
     Nothing,
-    /// The answer: every request rate is carried, up to the highest one that the search tries.
+    /// The answer: every request rate that was tried is carried, up to the highest rate that the search tries.
     Everything,
 }
 

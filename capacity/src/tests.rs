@@ -102,8 +102,8 @@ fn the_closed_form_of_m_d_1_is_within_the_interval() {
     assert!((capacity.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
-/// The load is low, then high, then low. With a window on the high part, the capacity equals that of a steady load at
-/// the high rate. Without a window, the capacity is the mean rate over all three parts, and lower.
+/// The load is low, then high, then low. With a time window on the high part, the capacity equals the capacity of a
+/// steady load at the high rate. Without a window, rates are means over all three parts, so the capacity is lower.
 #[test]
 fn a_load_that_changes_is_asked_about_by_its_window() {
     let steady =
@@ -242,7 +242,7 @@ fn logs_and_generated_arrivals_are_not_swept_together() {
     assert!(problem.message().contains("both logs and generated arrivals"), "{}", problem.message());
 }
 
-/// Compares the capacity that the search finds with trying every rate of a fine grid.
+/// Compares the capacity that the search finds with the capacity found by trying every rate of a fine grid.
 #[test]
 fn the_search_finds_what_trying_everything_finds() {
     let text =
@@ -305,13 +305,14 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
         "{}",
         found.in_words()
     );
-    // Here every request keeps its wide SLO bounds, so only the growth of the queue limits the rate, as before.
+    // The SLO bounds are very wide here (TPOT 1e5 s, TTFT 1e6 s), so every request keeps them. Only the growth of the
+    // queue limits the rate, so the capacity equals the capacity with a TPOT bound of 0.15 s.
     let wide = answer(&plan(&text, &["slo.tpot_s=1e5", "slo.ttft_s=1e6"])).unwrap();
     assert_eq!(wide.capacities[0].req_s, found.capacities[0].req_s);
 }
 
-/// A server that can run all requests of a try at the same time never has a queue. It carries every rate, and a note
-/// says that the runs have too few requests.
+/// A server that can run all requests of a probe at once never has a queue. It carries every rate, and a note says
+/// that a probe has too few requests.
 #[test]
 fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     let text = ONE_SERVER

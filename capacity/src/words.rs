@@ -17,8 +17,8 @@ impl Answer {
         format!("{} % of requests{window} keep {kept}", trimmed(100.0 * self.share))
     }
 
-    /// The latency bound that `of` reads from the SLO, as text after its `name`, in ms. A range if the bound differs
-    /// between runs; `None` if no run has it.
+    /// The latency bound that `of` reads from the SLO, as text after its `name`, in ms. The text has a range if the
+    /// bound differs between runs; `None` if no run has this bound.
     fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
         let bounds = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
         let (least, most) = bounds.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
@@ -60,8 +60,8 @@ impl Answer {
         text
     }
 
-    /// The capacities in the order of the table: in the order of the sweep, and at equal swept values the highest
-    /// first.
+    /// The capacities in the order of the table: in the order of the sweep; at equal swept values, the highest
+    /// capacity first.
     pub fn sorted(&self) -> Vec<&Capacity> {
         self.at_each_value()
             .into_iter()
@@ -204,8 +204,8 @@ fn headline(capacities: &[&Capacity]) -> String {
     let rate = best.rate_in_words();
     let mut sentence = format!("{} carries most: {rate} requests/s", best.called());
     let baseline = others.iter().find(|c| c.baseline);
-    // The capacity of the best policy is compared with that of the baseline, and with that of the second best policy
-    // unless it is the baseline.
+    // The capacity of the best policy is compared with the capacity of the baseline. It is also compared with the
+    // capacity of the second best policy, unless the second best policy is the baseline.
     let second = others.first().filter(|c| !c.baseline);
     for other in baseline.into_iter().chain(second) {
         sentence += &format!(", {}", more_than(best, other));
@@ -227,8 +227,9 @@ fn carry(names: &[&str]) -> String {
     }
 }
 
-/// A text that says by how much the capacity of `best` exceeds that of `other`, paired by seed. If the 95 % interval of
-/// the difference contains 0, the text says that the seeds do not tell the two apart.
+/// A text that says by how much the capacity of `best` exceeds the capacity of `other`. The ratio of the two
+/// capacities is taken seed by seed. If its 95 % interval contains 1, the text says that the seeds do not tell the
+/// two policies apart.
 fn more_than(best: &Capacity, other: &Capacity) -> String {
     let name = other.called();
     let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));

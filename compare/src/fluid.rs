@@ -143,7 +143,7 @@ mod tests {
         // two.
         let fluid = Fluid { ttft: &|_, _| 1.0, tpot: &|n| 0.1 * n, most: 8 };
         let r = fluid.serve(&w, None);
-        // From 1 s to 2 s the second request is in flight too, so the first request gets a token every 0.2 s.
+        // From 1 s to 2 s two requests are in flight, so the first request gets a token every 0.2 s.
         assert_eq!((r.first_token[0].as_s(), r.first_token[1].as_s()), (1.0, 2.0));
         // At 2 s the first request has 5 of its 10 further tokens, so it ends at 3 s. The second request then has 5 of
         // its 10 further tokens. It is alone and ends at 3.5 s.

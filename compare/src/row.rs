@@ -40,7 +40,7 @@ impl<P> Row<P> {
         median(self.observed.clone())
     }
 
-    /// True if the number was observed in at least two runs and these agree within `tolerance`, a share.
+    /// True if the number was observed in at least two runs whose values agree within `tolerance`, a share.
     pub fn decided(&self, tolerance: f64) -> bool {
         self.spread.is_some_and(|spread| spread <= tolerance)
     }

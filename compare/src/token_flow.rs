@@ -12,13 +12,13 @@ pub struct TokenFlow {
     /// Number of equal steps before the first difference, summed over pieces (live runs with their repeats). Equal
     /// steps have the same requests in the same order, and the same chunks, decisions and accepted tokens.
     pub same_steps: u64,
-    /// Number of steps of the first run in which a model pass ran.
+    /// Number of steps with a model pass in the first of the two compared runs.
     pub steps: u64,
     /// The first step in which the two runs differ; absent if all steps are equal.
     pub parted: Option<Parting>,
     /// Number of requests whose rounds (draft tokens of one step) are all equal in both runs.
     pub same_requests: u64,
-    /// Number of requests with at least one round (draft tokens of one step) in the first run.
+    /// Number of requests with at least one round (draft tokens of one step) in the first of the two compared runs.
     pub requests: u64,
     /// Number of shared rounds. A round is a request's draft tokens of one step. Shared rounds are rounds of the first
     /// run for which the second run has a round of the same request that starts at the same output position.
@@ -30,7 +30,7 @@ pub struct TokenFlow {
     /// different numbers of accepted tokens. If the second run is a simulation with the first run's acceptance, this
     /// must be 0.
     pub other_acceptance: u64,
-    /// Number of rounds (a request's draft tokens of one step) of the first run.
+    /// Number of rounds (a request's draft tokens of one step) in the first of the two compared runs.
     pub rounds: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct TokenFlow {
 pub struct Parting {
     /// Index of the step, from 0, among the steps of the run in which a model pass ran.
     pub step: u64,
-    /// The kind of the first difference in the step.
+    /// The kind of the first difference between the two runs in this step.
     pub what: Difference,
     /// A text that describes how the two steps differ, with the values of both runs.
     pub how: String,

@@ -50,8 +50,8 @@ pub(crate) const NEVER_HEARD: &str =
     "no replica's load reached the router in the whole run, so it chose without them: lower fleet.signals.delay_s";
 
 impl<'a> Fleet<'a> {
-    /// A fleet to which no request was sent yet. `needs`: the information that the router uses. `slo_tpot_s`: the run's
-    /// bound on time per output token, seconds; infinity for none.
+    /// A fleet to which no request was sent yet. `router`: the router, with the information that it uses. `slo_tpot_s`:
+    /// the run's bound on time per output token, seconds; infinity for none.
     ///
     /// # Panics
     /// There is no replica.
@@ -74,8 +74,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Lets a scaling rule change the number of replicas during the run, as `growing` says. The replicas that the fleet
-    /// has now serve from the start.
+    /// Lets a scaling rule change the number of replicas during the run. `growing` has the rule and its settings. The
+    /// replicas that the fleet already has serve from the start of the run.
     pub fn grow(&mut self, growing: Growing<'a>) {
         self.scaler = Some(Scaler::new(growing, self.replicas.len()));
     }
@@ -86,8 +86,9 @@ impl<'a> Fleet<'a> {
         self.patience = Some(patience);
     }
 
-    /// Runs until every request has ended. Ends earlier if `interrupt` is set, if the SLO verdict can no longer change,
-    /// or if the simulated clock reaches its greatest time.
+    /// Runs until every request has ended. Ends earlier if `interrupt` is set, if it is certain whether enough requests
+    /// meet their latency bounds ([`be_patient`](Fleet::be_patient)), or if the simulated clock reaches its greatest
+    /// time.
     pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
         let stopped = match arrivals {
             Arrivals::Open => self.open(interrupt),
@@ -116,8 +117,8 @@ impl<'a> Fleet<'a> {
         FleetRun { run, patience: self.patience }
     }
 
-    /// Sends each request at its arrival time (open loop). Returns the reason if the run ended early; `None` once all
-    /// requests are sent.
+    /// Sends each request at its arrival time (open loop). Returns `None` once all requests are sent. If the run ends
+    /// earlier, returns the reason.
     fn open(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         for id in 0..self.workload.len() as RequestId {
             let at = self.workload.arrival[id as usize];
@@ -126,9 +127,9 @@ impl<'a> Fleet<'a> {
                 self.advance(self.next_event());
                 self.handle_event();
                 if query < self.pool.next_query() && self.first().is_none() {
-                    // All replicas are idle, so their loads do not change before the request that arrives at `at`.
-                    // Several queries may be due until then; only the last of them is made. If a new replica joins
-                    // earlier, queries are skipped only up to then.
+                    // All replicas are idle, so their loads do not change before the next request arrives at `at`. Of
+                    // the load queries that are due until `at`, only the last one is made. If a scaling event comes
+                    // before `at`, only the queries before this event are skipped.
                     self.pool.board.skip_to(at.min(self.next_scaling()));
                 }
             }
@@ -150,8 +151,8 @@ impl<'a> Fleet<'a> {
     }
 
     /// Sends each request after the end of the request before it: of the same client (closed loop) or of the same
-    /// session. Returns the reason if the run ended early; `None` once all requests are sent, or if no further request
-    /// can be sent.
+    /// session. Returns `None` once all requests are sent, or if no further request can be sent. If the run ends
+    /// earlier, returns the reason.
     fn after_ends(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
         let mut unsent = self.workload.len();
         while unsent > 0 {
@@ -185,8 +186,9 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Runs all replicas until their requests have ended. Reports the ends to the router, and to the verdict whether
-    /// enough requests meet their latency bounds. Returns the reason if the run ended early, else `None`.
+    /// Runs all replicas until their requests have ended. Reports the ended requests to the router, to the scaling
+    /// rule, and to `patience`, which checks whether enough requests meet their latency bounds. If the run ends
+    /// earlier, returns the reason, else `None`.
     fn drain(&mut self, interrupt: &AtomicBool) -> Option<Ending> {
         let stride = Time::from_s(if self.patience.is_some() { STRIDE_S } else { LONG_STRIDE_S });
         while let Some((_, least)) = self.first() {
@@ -196,7 +198,8 @@ impl<'a> Fleet<'a> {
                 continue;
             }
             self.advance((least + stride).min(scaling));
-            // A scaling rule may not know of a request's end that is later than the rule's decision.
+            // Reports no end that is later than the next scaling event, because a scaling rule that decides then could
+            // not know of this end.
             self.tell_ends(if scaling < Time::MAX { scaling.min(least + stride) } else { Time::MAX });
             if let Some(ending) = self.stops(interrupt) {
                 return Some(ending);
@@ -248,7 +251,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Does the run use the times at which requests end? True if the router needs ends or first tokens, if the run may
-    /// end early by its latency bounds, or if the fleet grows.
+    /// end early by its latency bounds, or if a scaling rule may change the number of replicas.
     fn follows(&self) -> bool {
         let grows = self.scaler.as_ref().is_some_and(Scaler::acts);
         self.pool.needs.ends || self.pool.needs.first_tokens || self.patience.is_some() || grows
@@ -272,8 +275,8 @@ impl<'a> Fleet<'a> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// Runs all replicas up to the time `until`. Adds the requests that ended to `ends`, if the router needs ends, or
-    /// if the run may end early by its latency bounds.
+    /// Runs all replicas up to the time `until`. Queues the requests that ended meanwhile for the router, if the run
+    /// [uses the times at which requests end](Fleet::follows).
     fn advance(&mut self, until: Time) {
         self.replicas.iter_mut().for_each(|replica| replica.run_until(until, false));
         self.collect_all();
@@ -286,7 +289,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Clears `ended`, and fills it with the requests that ended on a replica since the last call for this replica.
+    /// Clears `ended`, and fills it with the requests that ended on the replica since the last call for this replica.
     fn collect(&mut self, replica: usize) {
         self.ended.clear();
         self.replicas[replica].take_ended(&mut self.ended);
@@ -313,8 +316,9 @@ impl<'a> Fleet<'a> {
         self.pool.route(&asked(self.workload, id, now, self.slo_tpot_s))
     }
 
-    /// Reports the requests that ended up to `now` to the router and to the verdict on their latency bounds, the
-    /// earliest end first. The replicas' counts of requests in flight fall accordingly.
+    /// Reports the requests that ended up to `now`, the earliest end first: to the router, to the scaling rule, and to
+    /// `patience`, which checks whether enough requests meet their latency bounds. Each report lowers the router's
+    /// count of requests in flight on the replica by one.
     fn tell_ends(&mut self, now: Time) {
         let Fleet { pool, replicas, patience, scaler, workload, .. } = self;
         pool.tell_ends(now, replicas, |records, id, replica| {

@@ -24,8 +24,8 @@ pub struct Link {
     /// Bytes of the target's KV of a token; absent: computed from the model of `hardware.target.roofline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_bytes_token: Option<f64>,
-    /// Is the draft model's KV transferred too? Without it the first step on the decode replica drafts nothing, and the
-    /// draft model runs over the prompt there.
+    /// Is the draft model's KV transferred, too? If it is not, the first step on the decode replica drafts nothing, and
+    /// the draft model runs over the prompt on the decode replica.
     #[serde(default = "yes")]
     pub draft_kv: bool,
     /// Bytes of the draft model's KV of a token; absent: computed from the model of `hardware.draft.roofline`.

@@ -111,7 +111,8 @@ fn flows(runs: &[Run], (routed, hand_offs): (&[u16], &[HandOff]), workload: &Wor
             _ => add(replica, i, &|stay| stay),
         }
     }
-    // With the hand-off `decode-first` a request waits for blocks on its decode replica before its prompt is sent.
+    // With the hand-off `decode-first` a request first waits on its decode replica until KV blocks are allocated. This
+    // loop adds this wait, from the arrival there to the arrival on the prefill replica, to the decode replica's flow.
     for (i, hand_off) in hand_offs.iter().enumerate() {
         let (prefill, decode) = (hand_off.replica, routed[i]);
         if prefill != NOWHERE && decode != NOWHERE && hand_off.computed < Time::MAX {
@@ -122,13 +123,13 @@ fn flows(runs: &[Run], (routed, hand_offs): (&[u16], &[HandOff]), workload: &Wor
     flows
 }
 
-/// When the last request that ended did so; 0 if none ended.
+/// The time at which the last of the ended requests ended; 0 if no request ended.
 fn last_end(records: &RequestRecords) -> Time {
     records.finish.iter().copied().filter(|at| *at < Time::MAX).max().unwrap_or(Time::ZERO)
 }
 
-/// The sum of the runs of several replicas: it has the totals, series, steps, rejections and warnings of all. Its
-/// records are the records of the first run only, so the caller replaces them.
+/// The sum of the runs of several replicas: it has the totals, series, steps, rejected requests and warnings of all
+/// replicas together. Its request records are the records of the first replica only, so the caller must replace them.
 fn sum(mut all: impl Iterator<Item = Run>) -> Run {
     let mut run = all.next().expect("a fleet has a replica");
     for other in all {
@@ -144,9 +145,10 @@ fn sum(mut all: impl Iterator<Item = Run>) -> Run {
     run
 }
 
-/// Adds to request `i`'s record what its prefill replica recorded (`prompt`). The first scheduling and the cached
-/// tokens replace the values of the decode replica. The preemptions are added. If the request never reached a decode
-/// replica (`sent_on` is false), takes the prefill replica's whole record, as a request in flight without tokens.
+/// Completes request `i`'s record from its decode replica with the record `prompt` from its prefill replica. The time
+/// of the first scheduling and the number of cached tokens come from `prompt`. The preemptions of both replicas are
+/// added. If the decode replica never got the request (`sent_on` is false), the record becomes that of a request in
+/// flight without output tokens.
 fn take_prompt(records: &mut RequestRecords, i: usize, prompt: &RequestRecords, sent_on: bool) {
     let preemptions = records.preemptions[i];
     if !sent_on {

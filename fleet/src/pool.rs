@@ -10,10 +10,10 @@ use std::collections::BinaryHeap;
 /// The replicas of a fleet.
 pub(crate) type Replicas<'a> = Vec<Box<dyn Replica + 'a>>;
 
-/// Replicas behind one router. A replica's index is its index in the fleet; only the router numbers the replicas of the
-/// pool itself, from 0.
+/// Replicas behind one router. Outside the router, a replica's index is its index in the whole fleet. The router uses
+/// indices from 0 that count only the replicas behind it.
 pub(crate) struct Pool {
-    /// Indices in the fleet of the replicas behind this router, ascending.
+    /// For each replica behind this router, its index in the whole fleet, ascending.
     members: Vec<usize>,
     router: Box<dyn Router>,
     pub(crate) needs: Needs,
@@ -48,7 +48,7 @@ impl Pool {
         }
     }
 
-    /// Indices in the fleet of the replicas behind this router, ascending.
+    /// For each replica behind this router, its index in the whole fleet, ascending.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
@@ -79,8 +79,8 @@ impl Pool {
     }
 
     /// Removes a replica from the replicas behind this router; `member` is the index that the router uses for it.
-    /// Returns its index in the fleet, and its number of requests in flight. The router gets no further events of these
-    /// requests.
+    /// Returns the replica's index in the fleet, and its number of requests in flight. The router gets no further
+    /// events of the requests on this replica.
     pub fn leave(&mut self, member: usize) -> (usize, u32) {
         self.board.leave(member);
         self.router.left(member);
@@ -100,7 +100,7 @@ impl Pool {
         self.needs.reports && self.seen.len() > 1 && self.seen.iter().all(|seen| seen.report.is_none())
     }
 
-    /// Queries the replicas behind this router for their loads. They must have run up to the time of the query.
+    /// Queries the replicas behind this router for their loads. The replicas must have run up to the time of the query.
     pub fn ask(&mut self, replicas: &Replicas) {
         self.board.ask(self.members.iter().map(|&r| &*replicas[r]));
     }
@@ -146,8 +146,8 @@ impl Pool {
     }
 
     /// Reports the requests that ended up to `now` to the router, in order of time, and no longer counts them as in
-    /// flight. For each of them calls the function `told` with the replica's records, the request's id, and the
-    /// replica's index in the fleet.
+    /// flight. Also calls the function `told` for each of these requests, with the replica's records, the request's id,
+    /// and the replica's index in the fleet.
     pub fn tell_ends(
         &mut self,
         now: Time,
@@ -162,8 +162,8 @@ impl Pool {
             // A replica that left the fleet is unknown to the router, so the ends of its requests are not reported.
             let Ok(member) = self.members.binary_search(&replica) else { continue };
             self.seen[member].in_flight -= 1;
-            // Each step emits its accepted draft tokens and one token of the target. So the difference is the number of
-            // steps that emitted tokens.
+            // Each step that emits tokens emits its accepted draft tokens and one token of the target. So `emitted` −
+            // `accepted` is the number of steps that emitted tokens of the request.
             let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
             let pieces = emitted.saturating_sub(accepted).max(1);
             self.router.ended(id, member, Ended { at, emitted, pieces });

@@ -44,8 +44,8 @@ const LEAST: u32 = 50;
 /// Forgetting factor of the fit: each request that it learns multiplies the weights of all earlier requests by this
 /// number.
 const FORGET: f64 = 0.999;
-/// Initial diagonal of `inverse`, the state of the recursive least squares. It is large, so that the first requests
-/// determine the fit.
+/// Initial diagonal of `inverse`, the state of the recursive least squares. The value is large, so that the first
+/// requests determine the fit.
 const FIRST: f64 = 1e3;
 
 impl Default for Predictor {

@@ -1,8 +1,7 @@
-//! What a router remembers of the prompts that it has sent to each replica: an approximation of the replicas' prefix
-//! caches.
+//! A router's memory of the prompts that it has sent to each replica. It approximates the replicas' prefix caches.
 //!
 //! Prompts are compared in units of the workload's prefix block (a number of tokens). The tokens of a prompt behind its
-//! last prefix block are never found by another request. They still take up cache, so their number is stored.
+//! last full prefix block are shared with no other request. They still take up cache, so their number is stored.
 
 use crate::router::Asked;
 use foretoken_sim::luck::mix;
@@ -76,8 +75,7 @@ impl PrefixIndex {
     }
 
     /// Removes the least recently used prompt prefixes and unshared ends from a replica's cache until the sum of their
-    /// sizes is at most `most`. If the last one to remove is the unshared end of a prompt, the end shrinks only as far
-    /// as is necessary.
+    /// sizes is at most `most`. If it would be enough to remove a part of an unshared end, only this part is removed.
     pub fn cut(&mut self, replica: usize, most: u64) {
         while let Some(hash) = self.caches[replica].cut(most) {
             self.dropped(replica, hash);
@@ -94,7 +92,8 @@ impl PrefixIndex {
     }
 }
 
-/// The prompt prefixes that a replica may have cached, as a linked list in the order of their last use.
+/// The prompt prefixes and the unshared ends of prompts that a replica may have cached, as a linked list in the order
+/// of their last use.
 #[derive(Default)]
 struct Cache {
     at: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
@@ -146,9 +145,10 @@ impl Cache {
         }
     }
 
-    /// Removes the least recently used entries while the sum of all sizes exceeds `most`. The end of a prompt that no
-    /// other prompt shares shrinks by the excess if it is larger than that. Returns the hash of the first prefix that
-    /// it removes; the caller then calls again. Returns `None` once the sum is at most `most`.
+    /// Removes the least recently used entries while the sum of all sizes exceeds `most`. If the next entry is the
+    /// unshared end of a prompt and is larger than the excess over `most`, it shrinks by the excess instead. After
+    /// removing a prompt prefix, returns its hash; the caller then calls again. Returns `None` once the sum is at most
+    /// `most`.
     fn cut(&mut self, most: u64) -> Option<u64> {
         while self.held > most && self.linked > 0 {
             let (at, slot) = (self.oldest, self.slots[self.oldest as usize]);
@@ -250,7 +250,8 @@ mod tests {
     }
 
     proptest! {
-        /// The linked list behaves as a plain list of entries in the order of their last use.
+        /// Random additions and cuts of a replica's cache leave the same prefixes in it as in a second implementation,
+        /// which is a plain list in the order of last use.
         #[test]
         fn the_cache_is_a_list_of_entries(adds in prop::collection::vec((0..12u64, 0..3u64), 1..60), most in 1..20u64) {
             let mut index = PrefixIndex::new(2);

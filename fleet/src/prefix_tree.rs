@@ -31,10 +31,10 @@ struct Page {
 
 struct Holder {
     replica: usize,
-    /// The number of prompts looked up before (`PrefixTree::clock`) when the page was last used on this replica.
+    /// When the page was last used on this replica, in numbers of prompts looked up so far (`PrefixTree::clock`).
     used: u64,
     /// Number of pages and unshared ends of prompts that directly follow this page and were sent to this replica. The
-    /// page may be removed only when it is 0.
+    /// replica's copy of the page may be removed only when this number is 0.
     behind: u32,
 }
 
@@ -54,9 +54,9 @@ enum Leaf {
 }
 
 impl PrefixTree {
-    /// Finds the longest of `prefixes` that was sent to any replica, and writes the replicas to which it was sent into
-    /// `holders`, ascending. Returns the number of leading prefixes that were found. In each found page (prefix block)
-    /// the copy of the replica that got it last counts as used now.
+    /// Finds the longest of `prefixes` that was sent to any replica. Writes the replicas to which this prefix was sent
+    /// into `holders`, ascending. Returns how many of `prefixes` were found, from the shortest on. For each found page
+    /// (prefix block), only the replica that got it last counts as having used it now.
     pub fn longest(&mut self, prefixes: impl Iterator<Item = u64>, holders: &mut Vec<usize>) -> u32 {
         self.clock += 1;
         holders.clear();
@@ -98,8 +98,8 @@ impl PrefixTree {
         }
     }
 
-    /// Removes the least recently used unshared ends of prompts, and pages (prefix blocks) that nothing follows, until
-    /// at most `most` tokens are left.
+    /// Removes copies of pages (prefix blocks) that no page and no end follows, and unshared ends of prompts, the least
+    /// recently used first, until at most `most` tokens are left.
     pub fn cut(&mut self, most: u64) {
         if self.held <= most {
             return;
@@ -139,8 +139,8 @@ impl PrefixTree {
         self.ends.retain(|_| !cut.next().expect("one for each end"));
     }
 
-    /// Adds `by` to the number of pages (prefix blocks) and unshared ends of prompts that follow a replica's copy of
-    /// `page`. If the number becomes 0, returns when the copy was last used.
+    /// Adds `by` to the number of pages (prefix blocks) and unshared ends of prompts that directly follow a replica's
+    /// copy of `page`. If the number becomes 0, returns when this copy was last used (`PrefixTree::clock`).
     fn behind(&mut self, page: Option<u64>, replica: usize, by: i32) -> Option<u64> {
         let page = self.pages.get_mut(&page?).expect("a page leaves after the pages behind it");
         let holder = page.holders.iter_mut().find(|holder| holder.replica == replica)?;
@@ -166,8 +166,8 @@ mod tests {
         assert_eq!(send(&mut tree, 1, &[1, 3], 8), (1, vec![0]));
         assert_eq!(send(&mut tree, 1, &[1, 2], 0), (2, vec![0]));
         assert_eq!(tree.held, 6 * 16 + 2 * 8 - 16);
-        // Pages are prefix blocks. `cut` removes the unshared end of the first prompt, then the end of the second
-        // prompt, then the last page of the second prompt. Page 2 of replica 0 stays, because the third prompt used it.
+        // `cut` removes the unshared end of the prompt [1, 2], then the end of the prompt [1, 3], and then replica 1's
+        // page 3. Replica 0 keeps page 2 (a page is a prefix block), because the third prompt, [1, 2], used it.
         tree.cut(64);
         assert_eq!(tree.held, 64);
         assert_eq!(send(&mut tree, 0, &[1, 3], 0), (1, vec![0, 1]));

@@ -83,12 +83,12 @@ impl Board {
         Board { interval, delay, next: Time::ZERO, reports }
     }
 
-    /// Adds a replica without load reports. Its index is behind the indices of all others.
+    /// Adds a replica without load reports. Its index is larger than all others.
     pub fn join(&mut self) {
         self.reports.push(Reports::default());
     }
 
-    /// Removes the load reports of the replica with this index. The indices of the replicas behind it fall by one.
+    /// Removes the load reports of the replica with this index. All larger indices of replicas fall by one.
     pub fn leave(&mut self, replica: usize) {
         self.reports.remove(replica);
     }
@@ -128,7 +128,8 @@ impl Board {
 impl Reports {
     fn make(&mut self, at: Time, load: Load, delay: Time) {
         let tok_s = match self.made {
-            // The replica is still in the step at whose end it answered the query before, so this query adds no report.
+            // The replica is still in the same step as at the previous query. It answered that query for the end of
+            // this step, so this query adds no report.
             Some(last) if last.at >= at => return,
             Some(last) => (load.emitted - last.load.emitted) as f64 / (at - last.at).as_s(),
             None => 0.0,

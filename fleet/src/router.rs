@@ -8,16 +8,16 @@ pub trait Router {
     /// Chooses the replica of a request. Returns an index into `replicas`, which is never empty.
     fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize;
 
-    /// Called before the next choice for each request whose first token was emitted, at the time `at`. Only for routers
-    /// that [need](Needs) first tokens.
+    /// Called for each request whose first token was emitted, before the router's next choice. `at` is the time of the
+    /// first token. Only called for routers that [need](Needs) first tokens.
     fn first_token(&mut self, _id: RequestId, _replica: usize, _at: Time) {}
 
-    /// Called when a replica has joined the fleet, with an index behind all others. Only called for routers that
+    /// Called when a replica has joined the fleet; its index is larger than all others. Only called for routers that
     /// [scale](RouterDefinition::scales).
     fn joined(&mut self) {}
 
-    /// Called when the replica with this index has left the fleet. The indices of the replicas behind it fall by one.
-    /// Only called for routers that [scale](RouterDefinition::scales).
+    /// Called when the replica with this index has left the fleet. All larger indices of replicas fall by one. Only
+    /// called for routers that [scale](RouterDefinition::scales).
     fn left(&mut self, _replica: usize) {}
 
     /// Called after a request has finished or was rejected. Routers that [need](Needs) neither ends nor first tokens

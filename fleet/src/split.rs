@@ -61,7 +61,7 @@ pub struct Splitting<'s> {
     pub token_bytes: [f64; 2],
     /// For each replica: does it have a draft model whose KV is transferred?
     pub draft_kv: &'s [bool],
-    /// The least `max_num_batched_tokens` of the prefill replicas.
+    /// The smallest `max_num_batched_tokens` (token budget of a step) of the prefill replicas.
     pub token_budget: u32,
 }
 
@@ -153,8 +153,9 @@ impl<'a> SplitFleet<'a> {
         self.patience = Some(patience);
     }
 
-    /// Runs until every request has ended. Ends earlier if `interrupt` is set, if the SLO verdict can no longer change,
-    /// or if the simulated clock reaches its greatest time.
+    /// Runs until every request has ended. Ends earlier if `interrupt` is set, if it is certain whether enough requests
+    /// meet their latency bounds ([`be_patient`](SplitFleet::be_patient)), or if the simulated clock reaches its
+    /// greatest time.
     pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
         let stopped = self.go_through(Senders::of(self.workload, arrivals), interrupt);
         self.tell(Time::MAX);
@@ -171,8 +172,8 @@ impl<'a> SplitFleet<'a> {
         FleetRun { run, patience: self.patience }
     }
 
-    /// Handles the fleet's events (requests sent, prompts ended, blocks allocated, KV arrived, loads queried) until
-    /// none is left. Returns the reason if the run ended early, else `None`.
+    /// Handles the fleet's events (requests sent, prompts ended, blocks allocated, KV arrived, loads queried) until no
+    /// event is left. If the run ends earlier, returns the reason, else `None`.
     fn go_through(&mut self, mut senders: Senders<'a>, interrupt: &AtomicBool) -> Option<Ending> {
         let mut unsent = self.workload.len();
         loop {
@@ -232,8 +233,8 @@ impl<'a> SplitFleet<'a> {
         wires.min_by_key(|(_, at)| *at).expect("there is a link")
     }
 
-    /// If a router's query of the loads is due at `now`, makes the query and returns true. `idle`: does no replica run
-    /// until `now`? Then the loads do not change, and only the last of the due queries is made.
+    /// If a router's query of the loads is due at `now`, makes the query and returns true. `idle` says that no replica
+    /// runs until `now`. Then the loads do not change, and only the last of the due queries is made.
     fn asks(&mut self, now: Time, idle: bool) -> bool {
         let SplitFleet { prefill, decode, replicas, .. } = self;
         for pool in [prefill, decode] {
@@ -248,7 +249,8 @@ impl<'a> SplitFleet<'a> {
         false
     }
 
-    /// Sends a request at `now`: to a replica that serves the whole request, or to the first of its two replicas.
+    /// Sends a request at `now`. A request that is not split goes to a replica that serves all of it. A split request
+    /// goes to its prefill or to its decode replica, whichever the hand-off names first.
     fn send(&mut self, id: RequestId, now: Time) {
         self.tell(now);
         let asked = asked(self.workload, id, now, self.slo_tpot_s);
@@ -285,8 +287,8 @@ impl<'a> SplitFleet<'a> {
         matched[self.decode.member(replica)] * asked.prefix_block
     }
 
-    /// Gives a part of a request (all of it, or only its output) to its decode replica. Lets the router choose the
-    /// replica if it was not chosen before. `since`: when the client sent the request.
+    /// Gives a request, or only its output part, to its decode replica. Lets the router choose the replica if it was
+    /// not chosen before. `since`: when the client sent the request.
     fn send_to_decode(&mut self, asked: &Asked, part: Part, since: Time) {
         let to = self.decode.replica_of(asked.id).unwrap_or_else(|| self.decode.route(asked));
         if self.splitting.rule.reads_cache() {
@@ -416,8 +418,8 @@ impl<'a> SplitFleet<'a> {
         }
     }
 
-    /// Reports the requests that ended up to `now` to the router of the decode replicas, and to the verdict `patience`
-    /// whether enough requests meet their latency bounds.
+    /// Reports the requests that ended up to `now` to the router of the decode replicas, and to `patience`, which
+    /// checks whether enough requests meet their latency bounds.
     fn tell_verdict(&mut self, now: Time) {
         let SplitFleet { decode, replicas, patience, .. } = self;
         decode.tell_ends(now, replicas, |records, id, _| {

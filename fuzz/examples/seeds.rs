@@ -83,8 +83,9 @@ fn tape() -> Done {
     Ok(())
 }
 
-/// Writes the seed `frames.truth`: a truth table as a file of frames with checksums. The table's contents come from the
-/// seed `measured`, which is a header line of JSON followed by the bytes of the columns.
+/// Writes the seed `frames.truth`: a truth table (which draft tokens were right) as a file of frames with checksums.
+/// The table's contents come from the seed `measured`, which is a header line of JSON followed by the bytes of the
+/// columns.
 fn truth() -> Done {
     let text = std::fs::read(seed("truth-table", "measured"))?;
     let end = text.iter().position(|&b| b == b'\n').ok_or("a line of JSON")?;

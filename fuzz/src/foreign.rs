@@ -1,5 +1,6 @@
 //! Fuzzes the readers of files that tools of vLLM and SGLang write. Each target reads `data` twice. First it reads
-//! `data` in the format of its tool, and all numbers must be finite. Then the reader must detect the format by itself.
+//! `data` in the format of its tool; if the reader accepts `data`, all its numbers must be finite. Then it reads
+//! `data` with the reader that detects the format. Every error must name the file and have a hint.
 
 use crate::said;
 use foretoken_recordings::Unread;
@@ -22,12 +23,12 @@ pub fn sglang_bench(data: &[u8]) {
     read(data, readers::sglang_bench::parse);
 }
 
-/// Reads `data` as the metrics of requests that SGLang writes.
+/// Reads `data` as a file of metrics for each request, which SGLang writes.
 pub fn sglang_requests(data: &[u8]) {
     read(data, readers::sglang_requests::parse);
 }
 
-/// Reads `data` as the metrics of forward passes that SGLang writes, in JSON or msgpack.
+/// Reads `data` as a file of metrics for each forward pass, which SGLang writes in JSON or msgpack.
 pub fn sglang_forward(data: &[u8]) {
     read(data, readers::sglang_forward::parse);
 }

@@ -1,4 +1,5 @@
-//! Fuzzes the readers of models' shapes and of profiles.
+//! Fuzzes the readers of model shapes (sizes of layers, in `config.json`) and of profiles (times of passes on a
+//! device).
 
 use crate::said;
 use foretoken_hardware::models::{ModelChoice, ModelShape};
@@ -39,8 +40,8 @@ fn modelled(shape: ModelShape) {
     }
 }
 
-/// Reads a measured profile. The profile must be equal after it is written and read again. The seal (checksum) of the
-/// written text must be right.
+/// Reads a measured profile. A profile that is accepted must be equal after it is written and read again. The seal
+/// (the checksum in the text) of the written profile must be right.
 pub fn profile(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     Profile::changed(text).into_iter().for_each(|why| said::message(&why));
@@ -55,8 +56,8 @@ pub fn profile(data: &[u8]) {
     }
 }
 
-/// Reads a profile in the way in which an experiment does: measured or calibrated. A calibrated profile must be equal
-/// after it is written and read again.
+/// Reads a profile as an experiment does: the file may hold a measured or a calibrated profile. A calibrated profile
+/// must be equal after it is written and read again.
 pub fn calibrated_profile(data: &[u8]) {
     const FILE: &str = "profile.toml";
     let Some(text) = said::text(data) else { return };

@@ -1,4 +1,5 @@
-//! Fuzzes the readers of files that show damage: frames with checksums, and sealed texts.
+//! Fuzzes the readers of files that show damage: files of frames (blocks with checksums), and sealed texts (JSON or
+//! TOML that holds its own checksum).
 
 use crate::said;
 use foretoken_intact::frames::{Kind, Next, Reader, Writer};
@@ -34,8 +35,8 @@ pub fn frames(data: &[u8]) {
     assert!(data.starts_with(&again.into_inner()), "the file has other frames");
 }
 
-/// Checks the seal of the text `data`, as JSON and as TOML. Then seals the text in both syntaxes, and checks that the
-/// new seal is right.
+/// Checks the seal (the checksum in the text) of the text `data`, as JSON and as TOML. Then seals the text in both
+/// syntaxes, and checks that the new seals are right.
 pub fn seal(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     for syntax in [Syntax::Json, Syntax::Toml] {

@@ -1,10 +1,10 @@
-//! A fuzz target for every reader of Foretoken. A reader parses what a file, a command line, a client or a server says.
-//! It must never panic, hang or take memory without bound.
+//! A fuzz target for every reader of Foretoken. A reader parses what a file, a command line, a client or a server
+//! says. It must never panic, hang or take memory without bound.
 //!
-//! A target takes any bytes and gives them to the reader. It also checks the results: numbers that come out are finite;
-//! a value that was read, written and read again is equal; an error names its place, and its message has fewer than
-//! 10,000 bytes ([`said`]). `fuzz/libfuzzer` runs the targets with new inputs. `tests/replay.rs` runs the stored inputs
-//! (docs/fuzzing.md).
+//! A target takes any bytes and gives them to the reader. It also checks the results: numbers that come out are
+//! finite; a value that was read, written and read again is equal; an error names the file at fault, and its message
+//! has fewer than 10,000 bytes ([`said`]). `fuzz/libfuzzer` runs the targets with new inputs. `tests/replay.rs` runs
+//! the stored inputs (docs/fuzzing.md).
 
 mod calibration;
 mod experiment;

@@ -7,8 +7,8 @@ use foretoken_live::serve::parse_jsonl;
 use foretoken_live::serve::tape::{KIND, parse_tape};
 use std::path::Path;
 
-/// Reads the tape (log) of a live run twice: first the bytes as they are, then with repaired checksums. Rebuilds the
-/// records of the tape's requests.
+/// Reads the tape (log) of a live run twice: first the bytes as they are, then with repaired checksums. Rebuilds one
+/// record for each request from an accepted tape.
 pub fn tape(data: &[u8]) {
     for bytes in [data, &repaired(KIND, data)] {
         match parse_tape(bytes) {
@@ -18,8 +18,8 @@ pub fn tape(data: &[u8]) {
     }
 }
 
-/// Reads the prompts of a live run, one a line. A file that is accepted has at least one prompt, and no prompt is
-/// empty.
+/// Reads a file with the prompts of a live run, one prompt a line. A file that is accepted has at least one prompt,
+/// and no prompt is empty.
 pub fn prompts(data: &[u8]) {
     const FILE: &str = "prompts.jsonl";
     let Some(text) = said::text(data) else { return };

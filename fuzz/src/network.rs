@@ -12,8 +12,8 @@ use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Reads a file with the prompts of an observed run, one a line, twice: as prompts that are sent as text, and as
-/// prompts that are sent as token ids.
+/// Reads a file with the prompts of an observed run, one prompt a line. It is read twice: as prompts that are sent as
+/// text, and as prompts that are sent as token ids.
 pub fn prompts(data: &[u8]) {
     const FILE: &str = "prompts.jsonl";
     let Some(text) = said::text(data) else { return };

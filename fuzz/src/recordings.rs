@@ -1,4 +1,5 @@
-//! Fuzzes the readers of what servers reported: recordings and step logs.
+//! Fuzzes the readers of reports by servers: recordings (logs of a load that was sent to a server) and vLLM's step
+//! logs.
 
 use crate::framed::repaired;
 use crate::said;
@@ -8,8 +9,9 @@ use foretoken_recordings::run::ObservedRun;
 use foretoken_recordings::step_log::LoggedStep;
 use std::path::Path;
 
-/// Reads a recording of a server's run twice: first the bytes as they are, then with repaired checksums. The run that
-/// is derived from the recording must have finite numbers. Its findings are derived, too, but not checked.
+/// Reads a recording of a server's run twice: first the bytes as they are, then with repaired checksums. The answers,
+/// steps and metrics that are derived from the recording must have finite numbers. Its findings are derived, too, but
+/// not checked.
 pub fn recording(data: &[u8]) {
     read(data);
     read(&repaired(KIND, data));

@@ -48,8 +48,8 @@ pub fn problem(problem: &Problem, file: &str) {
     assert!(place.contains(file), "it names no place in {file}: {}", problem.in_words());
 }
 
-/// Checks that the trace error `error` names `file`, and that its message together with its hint has fewer than 10,000
-/// bytes.
+/// Checks that the error `error` of a trace's reader names `file`, and that its message together with its hint has
+/// fewer than 10,000 bytes.
 ///
 /// # Panics
 /// A check fails.
@@ -58,7 +58,8 @@ pub fn trace(error: &TraceError, file: &str) {
     raw(&Problem::bad_input(error.to_string()).help(error.hint()).in_words());
 }
 
-/// Checks that the error `error` of another tool's file names `file`, and that it has a hint on what to do.
+/// Checks that `error` names `file` and has a hint on what to do. `error` comes from the reader of another tool's
+/// file.
 ///
 /// # Panics
 /// A check fails.

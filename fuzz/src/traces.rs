@@ -51,8 +51,8 @@ pub fn columns(data: &[u8]) {
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));
 }
 
-/// Reads `data` twice, as the two kinds of published results. As SpecForge's summary CSV, its numbers must be finite.
-/// The other kind is JSON lines, one for each turn of a benchmark, with the tokens that each step with a draft tree
+/// Reads `data` as two kinds of published results. First, as SpecForge's summary CSV, whose numbers must be finite.
+/// Then as JSON lines, one for each turn of a benchmark, with the number of tokens that each step with a draft tree
 /// gave.
 pub fn published(data: &[u8]) {
     with_file(data, |path| {

@@ -6,9 +6,10 @@ use foretoken_intact::frames::Writer;
 use foretoken_traces::truth::{KIND, TruthTable};
 use std::path::Path;
 
-/// Reads the bytes twice: first as they are, then in valid frames (blocks with checksums). Bytes that begin with `{`
-/// become a header frame with their first line (JSON), and a frame with the columns. In other bytes, only the checksums
-/// are repaired. An accepted table must be equal after it is written and read again.
+/// Reads `data` as a truth table twice: first the bytes as they are, then as a file with valid frames (blocks with
+/// checksums). If `data` begins with `{`, the valid file has two frames: the first line of `data` (the header, JSON),
+/// and the remaining bytes (the columns). Otherwise only the checksums are repaired. An accepted table must be equal
+/// after it is written and read again.
 pub fn truth_table(data: &[u8]) {
     read(data);
     if !data.starts_with(b"{") {

@@ -15,12 +15,12 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// A kind of file, named by its first eight bytes.
+/// The kind of a file and the version of its layout, as the file's first eight bytes give them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// The seven bytes that name the kind.
+    /// The first seven bytes of every file of this kind. They name the kind.
     pub name: &'static [u8; 7],
-    /// The version of the layout in which files of this kind are written.
+    /// The version of the layout in which files of this kind are written. It is the eighth byte of a file.
     pub version: u8,
 }
 
@@ -40,7 +40,8 @@ impl Kind {
     }
 }
 
-/// The position up to which a file was read or written, after a whole frame.
+/// A position in a file of frames, directly after a whole frame or after the file's first eight bytes. The file was
+/// read or written up to this position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     /// Number of whole frames before the position.
@@ -161,7 +162,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// A frame whose checksum does not match.
+/// The damage of a frame: a checksum that is stored in the file does not match the frame's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Number of the damaged frame in the file, from 0.
@@ -170,9 +171,10 @@ pub struct Damage {
     pub offset: u64,
     /// Number of bytes of the frame's body; `None` if the checksum of this number itself does not match.
     pub body: Option<u64>,
-    /// The checksum of the frame that is stored in the file.
+    /// The checksum that is stored in the file: of the frame's length and body, or of the length alone if `body` is
+    /// `None`.
     pub expected: u64,
-    /// The checksum that follows from the frame's bytes in the file.
+    /// The checksum that was computed from the frame's bytes in the file.
     pub found: u64,
 }
 
@@ -196,7 +198,7 @@ pub enum FrameError {
     /// The file does not begin with the seven bytes of this kind.
     #[error("it does not begin as such a file does")]
     Foreign,
-    /// The file is of this kind, but has another version of the layout.
+    /// The file is of this kind, but its eighth byte names another version of the layout than the reader reads.
     #[error("it has layout `{}`", found.escape_ascii())]
     Version {
         /// The version byte in the file.

@@ -1,8 +1,8 @@
-//! Measures the host work of a live step at batch 32: the work of the engine and the executor before, between and after
-//! the device's passes. Nearly all of a step is host work here: the models are as small as possible, and the
-//! simulator's default acceptance source decides which draft tokens are accepted, not the models' tokens. The bench
-//! prints how many microseconds of a step four parts take: scheduler and policy (between passes), executor (during
-//! passes), device, and recording.
+//! Measures the host work of a step on real models at batch 32: the work of the engine and the executor before, between
+//! and after the device's forward passes. Nearly all of a step is host work here, because the models are as small as
+//! possible. The models' tokens do not decide which draft tokens are accepted: the simulator's default acceptance
+//! source decides. The bench prints how many microseconds of a step four parts take: scheduler and policy (between
+//! passes), executor (during passes), device, and recording.
 
 #![allow(missing_docs)]
 
@@ -18,8 +18,8 @@ use std::sync::atomic::AtomicBool;
 
 const BATCH: u32 = 32;
 
-/// Microseconds of each part of a step. Each list has one entry per counted step. A step counts only if all [`BATCH`]
-/// requests decode and the step computes no prompt.
+/// Microseconds that each part of a step took. Each list has one entry per counted step. A step counts only if all
+/// [`BATCH`] requests decode and the step computes no prompt.
 #[derive(Default)]
 struct Parts {
     last_end: Time,
@@ -45,8 +45,8 @@ impl Recorder for Parts {
     }
 }
 
-/// A policy whose decisions cost as much as those that the most expensive real policies make. It drafts 4 tokens for
-/// every request, and reads every request's confidence after every draft pass.
+/// A policy whose decisions take as long as the decisions of the slowest real policies. It drafts 4 tokens for every
+/// request, and reads every request's confidence after every draft pass.
 struct Looking;
 
 impl SpecPolicy for Looking {

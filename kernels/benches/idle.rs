@@ -1,8 +1,8 @@
-//! Measures how much slower a pass is after idle time, and why. The bench times one pass of the shipped target right
-//! after another pass, and after gaps of several lengths. [`Gap`] lists what the thread does in a gap. A waiting
-//! server loses three things: cache contents, a high clock frequency and cached address translations. The kind of the
-//! gap decides which of the three are lost. Each repeat measures all kinds in turn, so that a change of the machine's
-//! speed affects all kinds alike. The results are medians.
+//! Measures how much slower a forward pass is after idle time, and why. The bench times one pass of the small target
+//! model that ships with this crate: right after another pass, and after gaps (idle times) of several lengths. [`Gap`]
+//! lists what the thread does in a gap. A server that waits loses three things: cache contents, a high clock frequency
+//! and cached address translations. The kind of the gap decides which of these three are lost. Each repeat measures all
+//! kinds of gaps in turn, so that a change of the machine's speed affects all kinds alike. The results are medians.
 
 #![allow(missing_docs)]
 

@@ -23,7 +23,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, Weights};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Number of context tokens in the measurement of attention.
+/// Number of context tokens over which attention is timed.
 const CONTEXT: usize = 1024;
 /// Number of tokens in the prompt whose prefill pass is timed.
 const PROMPT: usize = 128;
@@ -61,9 +61,9 @@ fn main() -> ExitCode {
     if credible { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints the measured peak as a share of the peak that follows from the processor's design. Returns true if the share
-/// is at least [`CREDIBLE`]. Three cases are not judged and return true: plain code, a clock that cannot be measured,
-/// and runs without `--bench`, which may share the machine with other work.
+/// Prints the measured peak of multiply-adds as a share of the peak that follows from the processor's design. Returns
+/// true if the share is at least [`CREDIBLE`]. Three cases are not judged and return true: plain code, a clock that
+/// cannot be measured, and runs without `--bench`, which may share the machine with other work.
 fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (Some(width), Some(clock)) = (level.width(), speed::clock(50)) else { return true };
     let peak = speed::peak(level, 50);
@@ -164,7 +164,7 @@ impl Bench {
         }
     }
 
-    /// Times the matrix product with each matrix of a layer and with the LM head, at 8 rows.
+    /// Times the matrix products of 8 rows with each weight matrix of a layer and with the LM head.
     fn products(&self, cpu: &mut Cpu, weights: &RandomWeights) -> Vec<(String, f64, Roof)> {
         let (s, rows) = (&self.shape, 8);
         let (hidden, inner) = (s.hidden as usize, s.intermediate as usize);
@@ -191,8 +191,8 @@ impl Bench {
         each.collect()
     }
 
-    /// Times attention, one layer after the other, over all layers. Of the [`CONTEXT`] tokens, the last `rows` tokens
-    /// are new.
+    /// Times attention over all layers, one layer after the other. Each of the `rows` queries belongs to one of the
+    /// last `rows` of the [`CONTEXT`] tokens.
     fn attention(&self, cpu: &mut Cpu, rows: usize) -> (String, f64, Roof) {
         let s = &self.shape;
         let width = s.q_width() + 2 * s.kv_width();
@@ -218,10 +218,11 @@ impl Bench {
         (format!("attention of {rows} at {CONTEXT}"), seconds, roof)
     }
 
-    /// Compares `threads` threads at the same time with one thread that runs alone. Each of the `threads` threads uses
-    /// its own array of `bytes / threads` bytes, and the single thread uses one array of `bytes` bytes. If `bytes` is
-    /// larger than the last cache, every array has `bytes` bytes, because a part might fit into a cache. A bandwidth is
-    /// the best of reading, copying and triad. Returns "(all threads) / (one thread): GB/s of all threads".
+    /// Compares the bandwidth of `threads` threads that run at the same time with the bandwidth of one thread that runs
+    /// alone. Each of the `threads` threads uses its own array of `bytes / threads` bytes, and the single thread uses
+    /// one array of `bytes` bytes. If `bytes` is larger than the last cache, every array has `bytes` bytes, because a
+    /// smaller array might fit into a cache. A bandwidth is the best of reading, copying and triad. Returns the text
+    /// "(all threads) / (one thread): GB/s of all threads".
     fn bandwidth_of(&self, threads: usize, bytes: usize) -> String {
         let level = self.level;
         let part = if processor().caches.last().is_some_and(|last| bytes > *last) { bytes } else { bytes / threads };
@@ -273,8 +274,9 @@ impl Bench {
 
 /// What bounds the speed of an operation: its arithmetic, or the bytes that it reads.
 enum Roof {
-    /// The arithmetic bounds the speed. The number is that of floating-point operations.
+    /// The arithmetic bounds the speed. The field is the number of floating-point operations.
     Flops(usize),
-    /// The bytes that are read bound the speed. The numbers are the bytes read and the floating-point operations.
+    /// The bytes that are read bound the speed. The fields are the number of bytes read and the number of
+    /// floating-point operations.
     Bytes(usize, usize),
 }

@@ -1,12 +1,12 @@
-//! Measures what speculation with the shipped pair gains on the CPU at batch 1: tokens per second after the prompt,
-//! without draft tokens and with 1 to 8 draft tokens a step, on one thread and on all. Also prints what explains the
-//! gain: how often draft tokens are accepted, for each family of prompts (a kind of text) and each depth (a draft
-//! token's place in its chain).
+//! Measures what speculation gains on the CPU at batch 1, with the small target and draft models that ship with this
+//! crate. The result is tokens per second after the prompt, without draft tokens and with 1 to 8 draft tokens per step,
+//! on one thread and on all threads. The bench also prints what explains the gain: how often draft tokens are accepted,
+//! for each family of prompts (a kind of text) and each depth (a draft token's place in its chain).
 //!
 //!     cargo bench -p foretoken-kernels --bench speculation -- [--level avx2]
 //!
-//! Every prompt is answered without draft tokens and with each number of them in turn, several times over. The shortest
-//! time of each number counts: another process on the machine can make a run slower and never faster.
+//! Every prompt is answered without draft tokens and with each number of draft tokens in turn, several times over. The
+//! shortest time of each number counts, because another process on the machine can make a run slower but never faster.
 
 #![allow(missing_docs)]
 
@@ -20,7 +20,7 @@ use foretoken_traces::text::Family;
 use pair::{Pair, Rounds, prompt};
 use std::time::Duration;
 
-/// The largest number of draft tokens a step that is measured.
+/// The bench measures 1 to this number of draft tokens per step.
 const MOST: usize = 8;
 
 fn main() {
@@ -58,8 +58,9 @@ fn main() {
     .expect("no errors");
 }
 
-/// Tokens per second without draft tokens and with 1 to [`MOST`] draft tokens a step, over `prompts` prompts of each
-/// family (a kind of text). Panics if speculation changes an answer.
+/// Measures tokens per second over `prompts` prompts of each family (a kind of text). Entry 0 of the result is without
+/// draft tokens, entry k with k draft tokens per step, up to [`MOST`]. Panics if the answer with draft tokens differs
+/// from the answer without them.
 fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f64> {
     let (mut tokens, mut times) = (0, vec![Duration::ZERO; MOST + 1]);
     for family in Family::ALL {
@@ -78,7 +79,7 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
                     *shortest = time.min(*shortest);
                 }
             }
-            // The first token of the answer is not counted, because the prompt's pass gives it.
+            // The first token of the answer is not counted, because the prompt's pass generates it.
             tokens += answer.len() - 1;
             times.iter_mut().zip(shortest).for_each(|(sum, time)| *sum += time);
         }
@@ -87,8 +88,9 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
 }
 
 /// Prints, for each family of prompts (a kind of text), the mean length of an answer, and how often the draft model's
-/// most likely token is the target's token. This share is given over all positions of the answers, and for each depth
-/// (place in a chain of [`MOST`] draft tokens), over the chains whose tokens of smaller depths were all accepted.
+/// most likely token is the target's token. This share is given over all positions of the answers. It is also given for
+/// each depth (a draft token's place in a chain of [`MOST`] draft tokens), over the chains in which all tokens before
+/// this depth were accepted.
 fn acceptance(pair: &mut Pair, cpu: &mut Cpu, prompts: u64) {
     println!("family       bytes  right {}", (1..=MOST).map(|d| format!("  d={d} ")).collect::<String>());
     let mut sum = 0.0;

@@ -1,4 +1,5 @@
-//! Prints the shipped target's greedy output on the CPU, for comparison with another engine (`tests/vllm/greedy.py`).
+//! Prints the greedy output of the target model that ships with this crate, on the CPU, for comparison with another
+//! engine (`tests/vllm/greedy.py`).
 //!
 //!     greedy prompts 200 88 > prompts.jsonl            # 200 held-out prompts of 88 bytes, the families in turn
 //!     greedy decode 64 < prompts.jsonl > ours.jsonl    # 64 tokens each: bf16 weights and KV, f32 activations
@@ -21,7 +22,8 @@ use widened::Widened;
 
 const MODEL: &str = "tiny-target";
 
-/// Seed of the generated documents. The shipped target and draft were trained on documents of other seeds.
+/// Seed of the generated documents from which the prompts come. The shipped target and draft were trained on documents
+/// of other seeds.
 const HELD_OUT: u64 = 2;
 
 #[derive(Serialize, Deserialize)]
@@ -30,9 +32,9 @@ struct Prompt {
     prompt_token_ids: Vec<u32>,
 }
 
-/// The generated tokens with their logits. For each token, `behind` has the next seven best tokens and how far their
-/// logits are below the token's logit. These distances show whether two engines differ only where two logits are nearly
-/// equal.
+/// The generated tokens with their logits. For each generated token, `behind` has the next seven best tokens and how
+/// far their logits are below the generated token's logit. These distances show whether two engines differ only where
+/// two logits are nearly equal.
 #[derive(Default, Serialize)]
 struct Answer {
     token_ids: Vec<u32>,
@@ -102,7 +104,8 @@ fn decode(tokens: &str, wide: bool) -> Result<(), Box<dyn Error>> {
     Ok(out.flush()?)
 }
 
-/// The eight largest logits with their tokens. Of two equal logits, the smaller token id comes first, as in decoding.
+/// Returns the tokens with the eight largest logits, each with its logit, the largest logit first. Of two equal logits,
+/// the smaller token id comes first, as in decoding.
 fn best(logits: &[f32]) -> [(u32, f32); 8] {
     let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -7,18 +7,18 @@ use foretoken_sim::tree::ROOT;
 /// A token that may come next in a text, with its probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// The token's id.
+    /// The id of the token that may come next.
     pub token: u32,
     /// The token's probability. For a sampled token: its probability in the distribution from which it was drawn. For
     /// another token: its probability under the softmax of all logits.
     pub probability: f32,
 }
 
-/// A drafted tree to verify. Row `first` of the logits belongs to the newest emitted token, which is the tree's root.
-/// Row `first + 1 + j` belongs to node `j`.
+/// A drafted tree that the target verifies. Row `first` of the target's logits belongs to the newest emitted token,
+/// which is the root of the tree. Row `first + 1 + j` belongs to node `j`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'a> {
-    /// Index of the tree's first row in the matrix of the target's logits, which has one row per token.
+    /// Index of the tree's first row in the matrix of the target's logits, which has one row per verified token.
     pub first: usize,
     /// The drafted token of each node of the tree.
     pub tokens: &'a [u32],
@@ -26,13 +26,14 @@ pub struct Tree<'a> {
     pub parents: &'a [u32],
 }
 
-/// A chain of draft tokens, sampled from the draft model, to verify. Rows `target … target + tokens.len()` of the
-/// target's probabilities are the distributions of the tokens after the newest emitted token and after each drafted
-/// token. Rows `draft …` of the draft model's probabilities are the distributions from which the drafted tokens were
-/// sampled, one row per token.
+/// A chain of draft tokens that were sampled from the draft model and that the target verifies. Rows `target … target +
+/// tokens.len()` of the target's probabilities are the distributions of the tokens after the newest emitted token and
+/// after each drafted token. Rows `draft … draft + tokens.len() − 1` of the draft model's probabilities are the
+/// distributions from which the drafted tokens were sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
-    /// Index of the chain's first row in the matrix of the target's probabilities, which has one row per token.
+    /// Index of the chain's first row in the matrix of the target's probabilities, which has one row per verified
+    /// token.
     pub target: usize,
     /// Index of the chain's first row in the matrix of the draft model's probabilities, which has one row per draft
     /// token.
@@ -55,10 +56,10 @@ pub struct Accepted {
     pub next: u32,
 }
 
-/// Greedy verification. It starts at the root and goes to a child as long as a child has the token that the target
-/// chooses. `choice(row)` is the target's most likely token in a row of logits. A chain is a tree in which each node is
-/// the parent of the next node (Leviathan et al., arXiv 2211.17192, at temperature 0; trees: SpecInfer, arXiv
-/// 2305.09781, section 4).
+/// Verifies a draft tree greedily: starts at the root and goes to a child as long as some child has the token that the
+/// target chooses. `choice(row)` is the target's most likely token in a row of logits. A chain of draft tokens is a
+/// tree in which each node is the parent of the next node (Leviathan et al., arXiv 2211.17192, at temperature 0; trees:
+/// SpecInfer, arXiv 2305.09781, section 4).
 pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted {
     let mut nodes = Vec::new();
     let mut next = choice(tree.first);
@@ -74,11 +75,11 @@ pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted
     Accepted { nodes, next }
 }
 
-/// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1). p is the target's distribution, q the draft
-/// model's. Token x is accepted with probability min(1, p(x) / q(x)). A draw from max(0, p − q) replaces the first
-/// rejected token. If all tokens are accepted, the next token is drawn from p. The emitted tokens have the same
-/// distribution as the target's own samples, whatever the draft model proposes. `target(i)` and `draft(i)` are the
-/// probabilities of the chain's row `i`.
+/// Verifies a chain by rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1). p is the target's
+/// distribution, q the draft model's. A drafted token x is accepted with probability min(1, p(x) / q(x)). A draw from
+/// max(0, p − q) replaces the first rejected token. If all tokens are accepted, the next token is drawn from p. The
+/// emitted tokens have the same distribution as the target's own samples, whatever the draft model proposes.
+/// `target(i)` and `draft(i)` are the target's and the draft model's probabilities in row `i` of the chain.
 pub fn reject<'p>(
     chain: &Chain<'_>,
     target: impl Fn(usize) -> &'p [f32],
@@ -100,13 +101,13 @@ pub fn reject<'p>(
     Accepted { nodes, next: draw(last.len(), |t| last[t].into(), u) }
 }
 
-/// Draws a token from a row of probabilities. `u` is a uniform random number in [0, 1) and decides which.
+/// Draws a token from a row of probabilities. The uniform random number `u` in [0, 1) decides which token is drawn.
 pub fn sample(probabilities: &[f32], u: f64) -> u32 {
     draw(probabilities.len(), |t| probabilities[t].into(), u)
 }
 
 /// Draws a token from a row of probabilities with the uniform random number `u` in [0, 1). Returns the token and its
-/// probability. [`sample`] draws the same token.
+/// probability. [`sample`] returns the same token for the same `u`.
 pub fn sampled(probabilities: &[f32], u: f64) -> Choice {
     let token = sample(probabilities, u);
     Choice { token, probability: probabilities[token as usize] }

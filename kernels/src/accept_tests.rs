@@ -3,7 +3,8 @@ use foretoken_sim::Stream;
 
 #[test]
 fn the_scan_walks_down_the_targets_path() {
-    // Tokens 10 and 11 are children of the root, 12 and 13 are children of 11, 14 is a child of 12.
+    // Tokens 10 and 11 are children of the root, tokens 12 and 13 are children of token 11, and token 14 is a child of
+    // token 12.
     let tokens = [10, 11, 12, 13, 14];
     let parents = [ROOT, ROOT, 1, 1, 2];
     let tree = Tree { first: 4, tokens: &tokens, parents: &parents };
@@ -80,8 +81,8 @@ fn rejection_sampling_keeps_the_targets_distribution() {
             cells += 1;
         }
     }
-    // The 19 cells are the pairs of tokens that the target can emit, so χ² has 18 degrees of freedom. It exceeds 42.3
-    // for one seed in a thousand.
+    // Each of the 19 cells of the χ² test is a pair of tokens that the target can emit, so χ² has 18 degrees of
+    // freedom. χ² exceeds 42.3 for one seed in a thousand.
     assert_eq!(cells, 19);
     assert!(chi_square < 42.3, "{chi_square}");
     // The expected share of chains whose first draft token is accepted: Σ min(p, q) = 0.1 + 0.2 + 0.3.

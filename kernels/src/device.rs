@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct Normed<'a, D: Device> {
     /// The rows of activations to which the RMSNorm is applied, f32. `delta` is first added to them in place.
     pub x: &'a mut D::Buffer,
-    /// The output of an attention or MLP block that is not yet added to `x`, if there is one.
+    /// The output of an attention or MLP block that is not yet added to `x`. `None` if `x` is complete.
     pub delta: Option<&'a D::Buffer>,
     /// The gains of the RMSNorm.
     pub gains: &'a D::Vector,
@@ -35,7 +35,7 @@ pub trait Device: Sized {
     type Matrix: Send + Sync;
     /// The gains (weights) of an RMSNorm.
     type Vector: Send + Sync;
-    /// A matrix of activations, rows × width.
+    /// A matrix of activations, one row of `width` numbers per token.
     type Buffer: Send + Sync;
     /// The paged keys and values of all layers, and the rotary angles.
     type Kv: Send + Sync;
@@ -48,8 +48,8 @@ pub trait Device: Sized {
     /// Bytes per number of a key or value, if the weights are stored as `dtype`.
     fn kv_bytes(&self, dtype: Dtype) -> u64;
 
-    /// Makes one matrix from `parts`, each (numbers, number of outputs). The outputs of the parts follow each other.
-    /// The matrix is stored as `dtype`, which is f32 or bf16.
+    /// Makes one matrix from `parts`, each given as (numbers, number of outputs). The outputs of a part come right
+    /// after the outputs of the part before. The matrix is stored as `dtype`, which is f32 or bf16.
     fn matrix(
         &mut self,
         parts: &[(TensorData<'_>, usize)],
@@ -57,7 +57,7 @@ pub trait Device: Sized {
         dtype: Dtype,
     ) -> Result<Self::Matrix, Self::Error>;
 
-    /// Makes the gains of an RMSNorm of width `width`, stored as f32.
+    /// Makes the gains (weights) of an RMSNorm of width `width`, stored as f32.
     fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Self::Vector, Self::Error>;
 
     /// Makes a buffer for up to `rows` rows of f32 activations.
@@ -94,7 +94,8 @@ pub trait Device: Sized {
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send)
     -> Result<R, Self::Error>;
 
-    /// Number of equal passes after which further equal passes take equally long.
+    /// Returns the number of warm-up passes: after this number of equal passes, each further equal pass takes the same
+    /// time.
     fn warm_up_passes(&self) -> u32 {
         1
     }
@@ -152,8 +153,8 @@ pub trait Device: Sized {
     /// Computes `silu(gate) · up`. The first half of a row of `gate_up` has the gates, the second half has `up`.
     fn swiglu(&mut self, gate_up: &Self::Buffer, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// The queries, keys and values of a layer: [`Device::norm`] of the input, the product with `weights`, and
-    /// [`Device::rope_and_store`]. A device may compute some of these steps at once.
+    /// Computes the queries, keys and values of a layer: [`Device::norm`] of the input, the matrix product with
+    /// `weights`, and [`Device::rope_and_store`]. A device may compute some of these steps at once.
     fn queries_keys_values(
         &mut self,
         input: Normed<'_, Self>,
@@ -168,9 +169,9 @@ pub trait Device: Sized {
         self.rope_and_store(qkv, batch, kv, layer)
     }
 
-    /// The first half of an MLP: [`Device::norm`] of the input, the product with `weights`, and [`Device::swiglu`].
-    /// `gate_up` is memory for the product; its contents afterwards are unspecified. A device may compute some of
-    /// these steps at once.
+    /// Computes the first half of an MLP: [`Device::norm`] of the input, the matrix product with `weights`, and
+    /// [`Device::swiglu`]. `gate_up` is memory for the product; its contents afterwards are unspecified. A device may
+    /// compute some of these steps at once.
     fn gated(
         &mut self,
         input: Normed<'_, Self>,
@@ -183,8 +184,8 @@ pub trait Device: Sized {
         self.swiglu(gate_up, out)
     }
 
-    /// Computes `x · weightsᵀ`. Returns true if the device has added the product to `sum`. Otherwise the product is in
-    /// `delta`, and the caller gives `delta` to the next norm, which adds it.
+    /// Computes `x · weightsᵀ`. Returns true if the device has added the product to `sum`. If it returns false, the
+    /// product is in `delta`, and the caller passes `delta` to the next [`Device::norm`], which adds it to the sum.
     fn matmul_and_add(
         &mut self,
         x: &Self::Buffer,
@@ -210,7 +211,7 @@ pub trait Device: Sized {
     /// Softmax of `logits / temperature` over each row.
     fn softmax(&mut self, logits: &Self::Buffer, temperature: f32, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies row `i` of `x` to row `rows[i]` of `out`. All allocated rows of `out` are then in use.
+    /// Copies row `i` of `x` to row `rows[i]` of `out`. After the call, all allocated rows of `out` are in use.
     fn scatter(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
     /// Draws a token from each row of `probabilities`. `uniforms` has one uniform random number in [0, 1) for each row.

@@ -1,11 +1,12 @@
-//! The command `doctor`: reports what this machine can run. It changes nothing.
+//! The command `doctor`: reports what this machine has for running models (processor, memory, GPUs, CUDA libraries) and
+//! what is missing. It changes nothing.
 
 use crate::cpu::speed::Speed;
 use crate::cpu::{Level, speed};
 use crate::cuda::{self, Driver};
 use std::fmt;
 
-/// The report about a machine.
+/// What `doctor` found out about this machine: processor, memory, CUDA driver and libraries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DoctorReport {
     /// Number of CPU cores that this process may use.
@@ -27,7 +28,7 @@ pub struct DoctorReport {
     pub cublaslt: bool,
 }
 
-/// Inspects this machine. It never fails or panics: the report lists the parts that are missing.
+/// Inspects this machine. The function never fails or panics: the report lists the parts that are missing.
 pub fn doctor() -> DoctorReport {
     DoctorReport {
         cpu_cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -51,7 +52,7 @@ fn memory() -> Option<(u64, u64)> {
     Some((kib("MemTotal:")? * 1024, kib("MemAvailable:")? * 1024))
 }
 
-/// Oldest compute capability that the kernels support: the first whose matrix units multiply bf16.
+/// Oldest compute capability that the kernels support. It is the first with matrix units that multiply bf16.
 const OLDEST: (u32, u32) = (8, 0);
 
 impl DoctorReport {
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
     use crate::CudaDevice as Device;
 
-    /// These checks hold on every machine, with or without a GPU.
+    /// The test's checks hold on every machine, with or without a GPU.
     #[test]
     fn two_reports_of_this_machine_agree_and_do_not_panic() {
         let report = doctor();

@@ -1,5 +1,5 @@
-//! A Llama model on a device, and its forward pass. The same pass handles prompts, prefill chunks, decodes and
-//! verification: they differ only in the batch.
+//! A Llama model on a device, and its forward pass. The same forward pass handles prompts, prefill chunks, decodes and
+//! verification: these differ only in the batch.
 
 use crate::device::{Device, Normed};
 use crate::model::{LlamaShape, MemoryNeeded, TooLittleMemory};
@@ -9,7 +9,7 @@ use crate::weights::{Dtype, TensorData, Weights, tensors};
 /// Why a model could not be loaded onto a device.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError<E: std::error::Error + 'static> {
-    /// The model does not fit into memory.
+    /// The model does not fit into the device's memory.
     #[error(transparent)]
     Memory(#[from] TooLittleMemory),
     /// The device failed; this is its error.
@@ -39,7 +39,7 @@ struct Layer<D: Device> {
     down: D::Matrix,
 }
 
-/// Takes the next `N` tensors from `next`. Each tensor comes with its number of outputs.
+/// Takes the next `N` tensors from `next`. Each tensor comes as (tensor, its number of outputs).
 fn take<'w, const N: usize>(next: &mut impl Iterator<Item = (TensorData<'w>, usize)>) -> [(TensorData<'w>, usize); N] {
     std::array::from_fn(|_| next.next().expect("`tensors` lists one for each use"))
 }
@@ -74,7 +74,7 @@ impl<D: Device> Layer<D> {
     }
 }
 
-/// Activations of a pass, allocated once for the largest pass.
+/// The activations of a pass. Their memory is allocated once, for the largest pass.
 struct Activations<D: Device> {
     hidden: D::Buffer,
     normed: D::Buffer,
@@ -82,7 +82,7 @@ struct Activations<D: Device> {
     attended: D::Buffer,
     gate_up: D::Buffer,
     inner: D::Buffer,
-    /// The output of an attention or MLP block, which is added to `hidden`.
+    /// The output of an attention or MLP block. It is then added to the residual stream `hidden`.
     delta: D::Buffer,
     chosen: D::Buffer,
     chosen_normed: D::Buffer,
@@ -98,7 +98,7 @@ pub struct Llama<D: Device> {
     embedding: D::Matrix,
     layers: Vec<Layer<D>>,
     norm: D::Vector,
-    /// The LM head; `None` if the model uses the embedding (tied weights).
+    /// The LM head. `None` if the model uses the embedding as its LM head (tied weights).
     head: Option<D::Matrix>,
     kv: D::Kv,
     activations: Activations<D>,
@@ -194,8 +194,8 @@ impl<D: Device> Llama<D> {
         device.move_kv(&mut self.kv, moves)
     }
 
-    /// Runs one pass. It writes the keys and values of all tokens of the batch, and computes the logits of the batch's
-    /// `logit_rows`.
+    /// Runs one forward pass. It writes the keys and values of all tokens of the batch, and computes the logits of the
+    /// batch's `logit_rows`.
     ///
     /// # Errors
     /// The device fails.
@@ -226,7 +226,7 @@ impl<D: Device> Llama<D> {
         let Llama { shape, embedding, layers, norm, head, kv, activations: a, .. } = self;
         let eps = shape.rms_norm_eps;
         device.embed(embedding, batch, &mut a.hidden)?;
-        // True while `a.delta` has a product that is not yet in `a.hidden`.
+        // True while `a.delta` has the output of a block that is not yet added to `a.hidden`.
         let mut pending = false;
         for (i, layer) in layers.iter().enumerate() {
             let delta = pending.then_some(&a.delta);

@@ -1,5 +1,5 @@
-//! The batch of a pass. It combines requests with different numbers of tokens: the tokens, where their keys and values
-//! are stored, and which tokens each token attends to.
+//! The batch of a forward pass. It combines requests with different numbers of new tokens. It has the tokens, where
+//! their keys and values are stored, and which tokens each token attends to.
 //!
 //! KV is paged as in vLLM: the KV of the token at index `t` of a request's context is in block `table[t / 16]` at
 //! offset `t % 16`.
@@ -27,32 +27,32 @@ pub struct Span {
 pub struct Sight {
     /// Number of tokens from the start of the context that the new token attends to.
     pub prefix: usize,
-    /// A range of [`Batch::paths`], which holds indices into the context in rising order. The range has the indices of
-    /// the token's ancestors in the tree after the prefix, then the index of the token itself. In a chain the range is
-    /// empty, because the prefix includes the token.
+    /// The tokens after the prefix that the new token attends to, as a range of [`Batch::paths`], which holds context
+    /// indices in rising order. The range has the indices of the new token's ancestors in the draft tree, then the
+    /// index of the new token itself. In a chain the range is empty, because the prefix includes the new token.
     pub path: Range<usize>,
 }
 
 /// For which new tokens of a request a pass computes logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
-    /// For no token: a prefill chunk that is not the prompt's last chunk.
+    /// The pass computes no logits: the tokens are a prefill chunk that is not the prompt's last chunk.
     Skip,
-    /// For the last token: decoding, or the end of a prompt.
+    /// The pass computes the logits of the last token: for decoding, or at the end of a prompt.
     Last,
-    /// For all tokens: verification.
+    /// The pass computes the logits of all new tokens: for verification of draft tokens.
     All,
 }
 
-/// The batch of a pass. A row is a new token. The same batch is cleared and refilled for every pass, so that its memory
-/// is reused.
+/// The batch of a forward pass. A row is a new token. The same `Batch` is cleared and refilled for every pass, so that
+/// its memory is reused.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Token id of each row.
     pub tokens: Vec<u32>,
     /// Position of each row in its request's text, for the rotary embedding.
     pub positions: Vec<u32>,
-    /// The slot of each row's keys and values: `block · 16 + offset`.
+    /// The KV slot of each row's keys and values: `block · 16 + offset`.
     pub slots: Vec<u32>,
     /// Which tokens each row attends to.
     pub sights: Vec<Sight>,
@@ -60,15 +60,15 @@ pub struct Batch {
     pub spans: Vec<Span>,
     /// The block tables of all requests of the batch, one after the other.
     pub tables: Vec<u32>,
-    /// For the tokens of draft trees: the context indices of the token's ancestors and of itself; [`Sight::path`] is a
-    /// range of them.
+    /// Context indices that tokens of draft trees attend to: for each such token, the indices of its ancestors in the
+    /// tree and then its own index. [`Sight::path`] is a range of this list.
     pub paths: Vec<u32>,
     /// The rows for which logits are computed, in rising order.
     pub logit_rows: Vec<u32>,
 }
 
 impl Batch {
-    /// Empties the batch; its memory is reused.
+    /// Removes all requests from the batch; its memory is reused.
     pub fn clear(&mut self) {
         self.tokens.clear();
         self.positions.clear();
@@ -125,10 +125,11 @@ impl Batch {
         self.push(tokens, computed, table, logits)
     }
 
-    /// Adds the next level of a request's tree; earlier passes ran the upper levels. Each new token follows the first
-    /// `prefix` tokens of the context, then its ancestors in the tree. `path(j, paths)` must append the context indices
-    /// of the ancestors of token `j` to `paths`, in rising order. The KV of token `j` is stored at index `computed + j`
-    /// of the context. Returns the index of the request's first row in the pass's logits.
+    /// Adds a request whose new tokens are the next level of a draft tree; earlier passes ran the upper levels. Each
+    /// new token attends to the first `prefix` tokens of the context, then to its ancestors in the tree, then to
+    /// itself. `path(j, paths)` must append the context indices of the ancestors of token `j` to `paths`, in rising
+    /// order. The KV of token `j` is stored at index `computed + j` of the context. Returns the index of the request's
+    /// first row in the pass's logits.
     pub fn push_level(
         &mut self,
         tokens: &[u32],
@@ -179,7 +180,7 @@ mod tests {
     fn a_chain_and_a_tree_have_their_slots_positions_and_visible_tokens() {
         let mut batch = Batch::default();
         assert_eq!(batch.push_chain(&[7, 8], 15, &[4, 2], Logits::Last), 0);
-        // Token 20 follows the context. Tokens 21 and 22 follow token 20. Token 23 follows token 22.
+        // In the tree, token 20 follows the context, tokens 21 and 22 follow token 20, and token 23 follows token 22.
         assert_eq!(batch.push_tree(&[20, 21, 22, 23], &[ROOT, 0, 0, 2], 16, &[9, 3], Logits::All), 1);
         assert_eq!(batch.slots, [4 * 16 + 15, 2 * 16, 48, 49, 50, 51]);
         assert_eq!(batch.positions, [15, 16, 16, 17, 17, 18]);
@@ -194,8 +195,9 @@ mod tests {
     #[test]
     fn a_level_attends_to_the_levels_that_ran_before() {
         let mut batch = Batch::default();
-        // The context with the root has 17 tokens. Two nodes below the root are at the indices 17 and 18. Of three new
-        // nodes, the first follows the node at 17, the others follow the node at 18.
+        // The context with the tree's root has 17 tokens. Two nodes below the root are at the context indices 17 and
+        // 18. Of three new nodes, the first is a child of the node at 17, and the second and third are children of the
+        // node at 18.
         let above = [17, 18, 18];
         batch.push_level(&[5, 6, 7], 17, 19, &[4, 2], |j, path| path.push(above[j]));
         let sees = |row: usize| (batch.sights[row].prefix, &batch.paths[batch.sights[row].path.clone()]);

@@ -1,6 +1,6 @@
-//! Measures how often a draft model predicts a target's own text. First the target writes a text greedily. Then the
-//! draft model reads this text and predicts the token at every position (teacher forcing). One pass of the draft model
-//! predicts many positions. There is no speculation.
+//! Measures how often a draft model predicts a target's own text, without speculation. First the target writes a text
+//! greedily. Then the draft model reads this text and predicts the token at every position (teacher forcing). One pass
+//! of the draft model predicts many positions.
 
 use crate::accept::Choice;
 use crate::device::Device;
@@ -10,14 +10,14 @@ use crate::paged::{BLOCK_SIZE, Batch, Logits};
 /// How well a draft model predicted one output of the target. Each list has one entry for each output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdicts {
-    /// The rank of the target's token among the draft model's guesses. 1 is the most likely guess; 255 means 255 or
-    /// more. Of two equal logits, the smaller token has the better rank.
+    /// The rank of the target's token among the draft model's guesses. Rank 1 is the most likely guess; 255 means rank
+    /// 255 or more. Of two equal logits, the smaller token has the better rank.
     pub ranks: Vec<u8>,
     /// The draft model's probability of its own most likely guess, whether the guess is right or wrong.
     pub confidences: Vec<f32>,
 }
 
-/// The limits with which a model must be loaded for [`write()`] and [`judge()`]. They are enough for `requests`
+/// Returns the limits with which a model must be loaded for [`write()`] and [`judge()`]. They are enough for `requests`
 /// contexts of up to `context` tokens each, and for passes of up to `rows` tokens (at least one token per request).
 pub fn limits(requests: usize, context: usize, rows: usize) -> Limits {
     let rows = rows.max(requests);
@@ -38,8 +38,8 @@ fn table(i: usize, context: usize) -> Vec<u32> {
 /// has not ended.
 ///
 /// `go_on` is called before every pass, with the number of tokens generated since its last call (0 during the prompts).
-/// If it returns false, the result is `None`. After the last pass it is called once more, for the last tokens; its
-/// answer is then ignored.
+/// If `go_on` returns false, `write` returns `None`. After the last pass `go_on` is called once more, for the last
+/// tokens; its answer to this call is ignored.
 ///
 /// # Errors
 /// The device fails.
@@ -139,8 +139,8 @@ fn chunks(tokens: &[u32], most: usize) -> impl Iterator<Item = (usize, &[u32])> 
     tokens.chunks(most).enumerate().map(move |(i, chunk)| (i * most, chunk))
 }
 
-/// The rank of `token` by its logit, at most 255. `first` is the most likely token according to the device; it always
-/// has rank 1.
+/// Returns the rank of `token` by its logit, at most 255. `first` is the token that the device chose as the most likely
+/// one; it always has rank 1.
 fn rank(logits: &[f32], first: Choice, token: u32) -> u8 {
     if first.token == token {
         return 1;

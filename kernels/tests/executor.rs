@@ -1,6 +1,6 @@
-//! The engine on the CPU device. With speculation, the engine must emit the tokens of plain decoding. If an acceptance
-//! source of the simulator decides which draft tokens are accepted (`Acceptance::Declared`), the engine must have the
-//! steps of a simulation. Runs that cannot be served must be refused.
+//! Tests of the engine on the CPU device. With speculation, the engine must emit the tokens of plain decoding. If an
+//! acceptance source of the simulator decides which draft tokens are accepted (`Acceptance::Declared`), the engine must
+//! have the steps of a simulation. Runs that cannot be served must be refused.
 
 mod common;
 mod serving;
@@ -40,15 +40,15 @@ fn speculation_emits_the_autoregressive_tokens() {
     }
 }
 
-/// With prefix caching, the target and the draft compute a shared prefix once. Fewer prompt tokens run, and every
-/// output token stays the same.
+/// With prefix caching, the target and the draft model run over a shared prefix once. The test checks that fewer prompt
+/// tokens run, and that every output token stays the same.
 #[test]
 fn prefix_caching_saves_prefill_and_changes_no_token() {
     let mut scenario = Scenario::new();
     let shared = common::prompt(64, 77);
     let mut workload = Workload { prefix_block: 16, ..Workload::default() };
-    // Four prompts share their first 64 tokens. Two more prompts share only the first 32 of these tokens. Two prompts
-    // share none. The first four requests arrive 1 ps before the others.
+    // Of the eight prompts, four share their first 64 tokens, two share only the first 32 of these tokens, and two
+    // share none. Requests 0 to 3 arrive 1 ps before requests 4 to 7.
     for (id, prompt) in scenario.prompts.iter_mut().enumerate() {
         let blocks = [4, 0, 2, 4, 0, 2, 4, 4][id];
         prompt.splice(..0, shared[..16 * blocks].iter().copied());
@@ -60,9 +60,9 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     let without = EngineConfig { num_gpu_blocks: 60, ..config() };
     let (plain, said) = scenario.serve(&without, None, Acceptance::Greedy);
     for tight in [false, true] {
-        // If `tight` is true, the KV pool is small, and the scheduler admits a request when there are blocks for its
-        // first chunk, and not only when there are blocks for its whole prompt. Together the requests outgrow the
-        // pool, so some are preempted.
+        // If `tight` is true, the KV pool is small, and the scheduler admits a request as soon as there are blocks for
+        // its first chunk, without waiting for blocks for its whole prompt. Together the requests outgrow the pool, so
+        // some are preempted.
         let with = EngineConfig {
             prefix_caching: true,
             num_gpu_blocks: if tight { 22 } else { 60 },
@@ -83,9 +83,9 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     }
 }
 
-/// A run with any of several settings of the engine emits the tokens of plain decoding. The settings change the
-/// engine's version, what the draft model does with tokens that it has skipped (draft gaps), the token budgets, and the
-/// KV pools.
+/// Each of seven settings of the engine must emit the tokens of plain decoding. The settings change the engine's
+/// version, what the draft model does with context tokens that it has not run over (draft gaps), the token budgets, and
+/// the KV pools.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
     let scenario = Scenario::new();
@@ -100,8 +100,8 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
         EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 300, ..config() },
     ];
     for config in settings {
-        // The policy drafts only in every third step. The other steps emit tokens that the draft model has not run
-        // over.
+        // The policy drafts only in every third step. The other steps emit tokens over which the draft model has not
+        // run.
         let policy = Fixed { every: 3, ..Fixed::chain(4) };
         let (run, recorded) = scenario.serve(&config, Some(policy), Acceptance::Greedy);
         assert_eq!(recorded.outputs, plain.outputs, "{config:?}");
@@ -281,12 +281,12 @@ fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
     assert_eq!(recorded.outputs.len(), 2);
 }
 
-/// A pass that fails in the middle of a run ends the run. The steps before it are recorded.
+/// If a pass fails in the middle of a run, the run ends with an error. The steps before this pass are recorded.
 #[test]
 fn a_failing_pass_keeps_what_was_done() {
     let scenario = Scenario::new();
-    // From step 8 on the policy drafts trees. But it declares the limits of a chain, so there is no scratch memory for
-    // trees, and the run fails.
+    // From step 8 on the policy drafts trees, but its declared limits are those for chains. So there are no scratch
+    // blocks for trees, and the run fails.
     let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 8, tokens: 0, ..Fixed::chain(2) };
     let (run, error, recorded) = scenario.try_serve(&config(), Some(lying), Acceptance::Greedy);
     assert!(error.unwrap().contains("draft narrower trees"));
@@ -296,7 +296,8 @@ fn a_failing_pass_keeps_what_was_done() {
     assert_eq!(u64::from(emitted), run.totals.emitted);
 }
 
-/// With speculation, three sampled tokens have the target's joint distribution and not the draft model's (χ² test).
+/// With speculation and sampling, the first three emitted tokens have the target's joint distribution and not the draft
+/// model's (χ² test).
 #[test]
 fn sampling_keeps_the_targets_distribution() {
     const N: usize = 12_000;

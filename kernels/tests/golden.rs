@@ -14,13 +14,13 @@ use safetensors::SafeTensors;
 use std::path::Path;
 use widened::Widened;
 
-/// Largest allowed difference between our logits and transformers' logits. Both compute in f32, but add numbers in
-/// different orders. Some hundred roundings of 2⁻²⁴ relative each give differences of 1e-6 to 1e-5. The logits have a
-/// standard deviation of 1.2 in both test models.
+/// Largest allowed difference between our logits and the logits of Hugging Face transformers. Both compute in f32, but
+/// add numbers in different orders. Some hundred roundings of 2⁻²⁴ relative each give differences of 1e-6 to 1e-5. The
+/// logits have a standard deviation of 1.2 in both test models.
 const TOLERANCE: f32 = 5e-5;
 
-/// Largest allowed difference if our keys and values are bf16. This rounds each number by up to 2⁻⁹ of its size;
-/// transformers does not round them.
+/// Largest allowed difference between our logits and the logits of Hugging Face transformers if our keys and values are
+/// bf16. This rounds each number of the KV by up to 2⁻⁹ of its size; transformers does not round them.
 const BF16_KV: f32 = 5e-2;
 
 fn words(bytes: &[u8]) -> Vec<[u8; 4]> {

@@ -1,5 +1,5 @@
-//! The logits of a token have the same bits however the token runs: alone or in any batch, in chunks of any size, on
-//! any number of threads, in any KV blocks, in a chain or on a path of a tree.
+//! The logits of a token have the same bits however the target runs over the token: alone or in any batch, in chunks of
+//! any size, on any number of threads, in any KV blocks, in a chain or on a path of a tree.
 
 mod common;
 
@@ -13,8 +13,8 @@ use foretoken_sim::tree::ROOT;
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// Runs a prompt one token per pass. Returns the bits of the logits of all its tokens. Other tests compare other ways
-/// to run the prompt with this result.
+/// Runs a prompt one token per pass. Returns the bits of the logits of all its tokens. The tests run the same prompt in
+/// other ways and compare the bits with this result.
 fn one_by_one(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32]) -> Vec<Vec<u32>> {
     let table: Vec<u32> = (0..16).collect();
     tokens.iter().enumerate().flat_map(|(i, &t)| run(llama, cpu, &[t], i, &table)).collect()
@@ -40,7 +40,7 @@ fn a_pass_over_many_tokens_equals_single_steps() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    // The model is wide enough for threads to share the work.
+    // The model is so wide that the device shares the work of an operation among its threads.
     let wide = LlamaShape { hidden: 400, intermediate: 1000, vocab: 1000, ..shape() };
     let weights = common::Strong(RandomWeights { seed: 3, dtype: Dtype::Bf16 });
     let mut results = [1, 2, 3, 8].map(|threads| {
@@ -56,8 +56,8 @@ fn threads_do_not_change_a_bit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The prompts of several requests are cut into random chunks. Each pass runs the next chunks of a random set of
-    /// requests.
+    /// Cuts the prompts of several requests into random chunks. Each pass runs the next chunks of a random set of
+    /// requests. The logits must have the same bits as in passes of one token.
     #[test]
     fn any_schedule_gives_the_same_bits(
         lengths in prop::collection::vec(1usize..60, 1..5),
@@ -69,7 +69,8 @@ proptest! {
         let mut llama = llama(&mut cpu, 2, Dtype::Bf16);
         let prompts: Vec<Vec<u32>> = lengths.iter().enumerate().map(|(i, &n)| prompt(n, i as u32)).collect();
         let alone: Vec<_> = prompts.iter().map(|p| one_by_one(&mut llama, &mut cpu, p)).collect();
-        // Request i owns blocks i, i + 5, i + 10, …, rotated by `shift`.
+        // Request i owns the KV blocks i, i + 5, i + 10, …; `shift` rotates the order of these blocks in its block
+        // table.
         let tables: Vec<Vec<u32>> =
             (0..5).map(|i| (0..4).map(|b| (b * 5 + i + shift) % LIMITS.kv_blocks).collect()).collect();
 

@@ -1,5 +1,5 @@
-//! The shipped target and draft: their sizes, their logits, the target's answers, and how often the draft model's first
-//! guess is right.
+//! Tests of the target and draft that ship with this crate: their sizes, their logits, the target's answers, and how
+//! often the draft model's most likely token is the target's token.
 
 #[path = "common/pair.rs"]
 mod pair;
@@ -122,15 +122,16 @@ fn speculation_emits_the_answers_of_plain_decoding() {
             assert_eq!(pair.speculative(&mut cpu, &prompt, k, &mut rounds).0, expected, "{family}, {k} drafts");
         }
     }
-    // At the first depth (the first draft token of each step) some draft tokens are accepted and some are rejected.
+    // The draft tokens at depth 0 (the first draft token of each step) are sometimes accepted and sometimes rejected.
     assert!(rounds.accepted[0] > 0 && rounds.accepted[0] < rounds.reached[0], "{rounds:?}");
 }
 
-/// Number of prompts per family over which the rates of [`RATES`] are measured.
+/// Number of prompts per family (kind of text) over which the rates of [`RATES`] are measured.
 const PROMPTS: u64 = 32;
 
-/// For each family: the share of positions at which the draft model's guess is the target's token. It was measured when
-/// the pair was made. The arithmetic is the same on every machine, except for a few functions of the C library.
+/// For each family of prompts (kind of text): the share of positions at which the draft model's most likely token is
+/// the target's token. The shares were measured when the shipped pair was made. The arithmetic is the same on every
+/// machine, except for a few functions of the C library.
 const RATES: [f64; 6] = [0.7607, 0.8090, 0.9335, 0.9090, 0.6762, 0.9705];
 
 #[test]
@@ -162,7 +163,7 @@ fn families_differ_in_how_often_the_draft_is_right() {
     assert!(most - least > 0.1, "families from {least} to {most}");
 }
 
-/// The target must still write the texts that were compared with vLLM's texts (`tests/vllm/greedy.py`).
+/// The target must still write the texts that were once compared with vLLM's texts (`tests/vllm/greedy.py`).
 #[test]
 fn the_texts_that_were_compared_with_vllm_have_not_changed() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vllm/greedy.json");

@@ -39,7 +39,7 @@ fn with_chains(
     let mut out: Vec<Accepted> = Vec::new();
     while all.len() < prompt.len() + OUTPUT {
         let context = all.len() - 1;
-        // Before it drafts, the draft model runs over the tokens whose KV it does not have.
+        // Before the draft model drafts, it runs over the context tokens whose KV it does not have.
         run(draft, cpu, &all[drafted_kv..], drafted_kv, &TABLE);
         let mut tokens = vec![chosen(draft, cpu, all.len() - drafted_kv - 1)];
         while tokens.len() < k {
@@ -63,8 +63,8 @@ fn with_chains(
 fn chains_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut target = llama(&mut cpu, 5, Dtype::F32);
-    // The first draft model has the target's weights in bf16 and often agrees with the target. The second has other
-    // weights and agrees rarely.
+    // The first draft model has the target's weights in bf16 and often agrees with the target. The second draft model
+    // has other weights and agrees rarely.
     let mut drafts = [llama(&mut cpu, 5, Dtype::Bf16), llama(&mut cpu, 6, Dtype::Bf16)];
     for salt in 0..3 {
         let prompt = prompt(20 + salt as usize, salt);
@@ -73,7 +73,7 @@ fn chains_emit_the_autoregressive_tokens() {
             let [close, far] = drafts.each_mut().map(|draft| with_chains((&mut target, draft), &mut cpu, &prompt, k));
             assert_eq!(close.0, expected, "prompt {salt}, {k} drafts");
             assert_eq!(far.0, expected, "prompt {salt}, {k} drafts of another model");
-            // Some draft tokens are accepted and some are rejected.
+            // With each of the two draft models, some draft tokens are accepted and some are rejected.
             assert!(close.1 >= OUTPUT / 3 && far.1 < OUTPUT / 3, "accepted {} and {}", close.1, far.1);
         }
     }
@@ -92,8 +92,8 @@ fn trees_emit_the_autoregressive_tokens() {
     let (mut batch, mut out, mut guesses) = (Batch::default(), Vec::new(), Vec::new());
     let mut off_the_first = 0;
     while all.len() < prompt.len() + OUTPUT {
-        // The second-best guess is the first child, so that the accepted node is often not the first one and its KV
-        // must be moved.
+        // The draft model's second-best guess is the first child of a node. The accepted node is therefore often not
+        // the first child, and its KV must be moved.
         let context = all.len() - 1;
         run(&mut draft, &mut cpu, &all, 0, &TABLE);
         cpu.top_k(draft.logits(), 2, &mut guesses).unwrap();
@@ -105,7 +105,8 @@ fn trees_emit_the_autoregressive_tokens() {
             tokens.extend([guesses[1].token, guesses[0].token]);
             parents.extend([parent as u32; 2]);
         }
-        // In the target's pass the newest token is node 0. The index of each tree node is therefore higher by one.
+        // In the target's pass the newest token is node 0, so the index of each node of the draft tree is higher by
+        // one.
         let mut pass = vec![all[context]];
         pass.extend(&tokens);
         let below: Vec<u32> = std::iter::once(ROOT).chain(parents.iter().map(|p| p.wrapping_add(1))).collect();

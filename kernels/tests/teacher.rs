@@ -1,6 +1,6 @@
-//! Compares the predictions of `teacher::judge` with the predictions of a draft model that reads the target's text
-//! token by token. Checks three properties of `teacher::write`: its outputs do not depend on batch and chunks, they end
-//! with a stop token, and an interrupted call returns none.
+//! Tests of the module `teacher`. `teacher::judge` must make the same predictions as a draft model that reads the
+//! target's text token by token. `teacher::write` must have three properties: its outputs do not depend on batch and
+//! chunks, they end with a stop token, and an interrupted call returns no outputs.
 
 mod common;
 
@@ -31,8 +31,8 @@ fn outputs(cpu: &mut Cpu, rows: usize, stop: &[u32], together: usize) -> Vec<Vec
     groups.collect()
 }
 
-/// (all tokens in falling order of their logits, the probability of the first). Of two equal logits, the smaller token
-/// comes first.
+/// Returns (all tokens in falling order of their logits, the probability of the first of these tokens). Of two equal
+/// logits, the smaller token comes first.
 fn guesses(logits: &[u32]) -> (Vec<u32>, f64) {
     let logit = |t: u32| f64::from(f32::from_bits(logits[t as usize]));
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
@@ -45,7 +45,7 @@ fn guesses(logits: &[u32]) -> (Vec<u32>, f64) {
 fn ranks_and_confidences_are_those_of_a_draft_that_reads_token_by_token() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut outputs = outputs(&mut cpu, 256, &[], 5);
-    // Every third token of the text is replaced, because otherwise the draft model would be right nearly everywhere.
+    // Every third token of the text is replaced. Without this the draft model would be right nearly everywhere.
     outputs.iter_mut().for_each(|o| o.iter_mut().step_by(3).for_each(|t| *t = (*t * 7 + 5) % shape().vocab));
     let mut draft = load(&mut cpu, Dtype::Bf16, limits(1, 80, 16));
     let blocks = [0, 1, 2, 3, 4];
@@ -97,7 +97,8 @@ fn outputs_end_with_a_stop_token_and_an_interrupt_gives_nothing() {
         passes < 20
     };
     assert_eq!(write(&mut cpu, &mut target, &prompts, OUTPUT, &[], go_on).unwrap(), None);
-    // The five prompts take one pass each, and each of these passes also gives an output's first token. Each further
-    // pass generates five tokens. `go_on` returns false before the twentieth pass, which does not run.
+    // The five prompts take one pass each, and each of these passes also generates an output's first token. Each
+    // further pass generates five tokens. `go_on` returns false before the twentieth pass, which does not run: passes 6
+    // to 19 add 14 · 5 tokens to the 5 first tokens.
     assert_eq!((passes, tokens), (20, 5 * 15));
 }

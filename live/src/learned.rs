@@ -32,9 +32,9 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Adds the passes, the host time and the draft lengths of a run. `longer(role, tokens)` says how many times longer
-    /// than usual the passes of a model over `tokens` new tokens took during the run. Pass times are divided by this
-    /// factor; host times are not.
+    /// Adds the passes, the host time and the draft lengths of a run. `longer(role, tokens)` is the factor by which
+    /// passes of the model `role` over `tokens` new tokens took longer than usual during the run. Pass times are
+    /// divided by this factor; host times are not.
     pub fn add(&mut self, tape: &Tape, longer: impl Fn(Role, u64) -> f64) {
         let mut last_end = Time::ZERO;
         for step in &tape.steps {
@@ -84,8 +84,8 @@ impl Learned {
     /// tapes (logs).
     ///
     /// # Errors
-    /// There are too few passes, or their shapes are too alike. Then α, γ and δ, the costs that policies believe,
-    /// cannot be fitted.
+    /// There are too few passes, or their shapes are too alike. Then α, γ and δ, the linear costs by which policies
+    /// decide, cannot be fitted.
     pub fn calibrated(
         &self,
         device: String,
@@ -131,7 +131,7 @@ pub mod testing {
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
     use foretoken_sim::{Arrivals, Luck, Pair, PassShape, Stream, Time, Workload};
 
-    /// (seconds of a target pass, seconds of a draft pass) of this shape, on an invented machine, the test machine.
+    /// Returns (seconds of a target pass, seconds of a draft pass) for a pass of `shape`, on an invented test machine.
     pub fn law(shape: PassShape) -> Pair<f64> {
         let (b, c) = (shape.batched as f64, shape.context as f64);
         Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }

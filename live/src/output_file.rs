@@ -20,7 +20,7 @@ pub(crate) fn check(path: &Path, overwrite: bool, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the whole file at once. If this fails, the error gives the advice `help`.
+/// Writes `bytes` as the whole content of the file `path`. If the writing fails, the error gives the advice `help`.
 pub(crate) fn write(path: &Path, bytes: &[u8], help: &str) -> Result<()> {
     Staged::write_all_to(path, bytes).map_err(|e| Problem::failed(e.to_string()).help(help))
 }

@@ -4,9 +4,9 @@
 //! A server that drafts alternates between the two models, so a pass finds the other model's weights and KV in the
 //! caches. If a pass were repeated alone, it would find its own data there and be twice as fast. Each timed pass
 //! therefore follows a pass of the other model over the same requests, unless the models are too large for caches. The
-//! exception is the target's decode pass, which is a step without draft tokens: nothing runs before it. When it is
-//! repeated, it follows a decode pass of the target, as in serving. (After a draft pass it would take a tenth longer if
-//! the caches hold just one model.)
+//! exception is the target's decode pass, which is a step without draft tokens: no draft pass runs before it. When it
+//! is repeated, it follows a decode pass of the target, as in serving. (After a draft pass, the target's decode pass
+//! would take a tenth longer if the caches hold just one model.)
 //!
 //! A prefill pass of the target takes so long that the models' weights and KV are evicted from a cache that other cores
 //! share. The next passes of both models are then slower. This delay counts as a part of a prefill pass's time: the
@@ -31,15 +31,16 @@ const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
 /// passes after a prompt counts as 0.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// In a step, the draft model makes several passes in a row, one for each draft token. A measured time of a draft pass
-/// is therefore the mean over this number of passes in a row. The first finds the target's weights in the caches, the
-/// others find the draft model's.
+/// is therefore the mean over this number of passes in a row. The first of these passes finds the target's weights in
+/// the caches, the later passes find the draft model's.
 const DRAFTED: u32 = 3;
 /// Number of passes after a prompt that may be slower, because the prompt's pass evicted the caches. The times of
 /// these passes are compared with the times of the same number of later passes. (On a shared cache of 32 MiB the
 /// effect was gone after five passes.)
 const RECOVERING: usize = 8;
-/// (requests, context tokens per request) of the passes that measure the delay after a prompt: how much slower passes
-/// are whose caches the prompt's pass has evicted. The delay is assumed to be the same for other batches.
+/// (requests, context tokens per request) of the decode passes that measure the delay after a prompt. The delay is how
+/// much longer passes take because the prompt's pass has evicted the caches. It is assumed to be the same for other
+/// batches.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
 /// Most tokens whose KV is really computed before timing. Copies of this KV fill the rest of the pool, so that
 /// attention reads realistic numbers.

@@ -1,6 +1,6 @@
 //! Records a truth table, from which simulations take which draft tokens are right. The target writes texts greedily.
-//! For each position, the table has the rank of the target's token among the draft model's guesses, and its confidence
-//! in its first guess.
+//! For each position, the table has the rank of the target's token among the draft model's guesses, and the draft
+//! model's confidence in its first guess.
 
 use crate::acceptance_prompts::{Prompts, PromptsRequest, digest};
 use crate::gpu;
@@ -22,11 +22,11 @@ use foretoken_traces::truth::{RecordedModel, RecordedOutput, TruthHeader, TruthS
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Most tokens in one pass over a prompt, or over a text at whose positions the draft predicts.
+/// Most tokens in one pass: of the target over a prompt, or of the draft model over a text whose tokens it predicts.
 const CHUNK: usize = 64;
 
-/// Which target's and draft model's acceptance to record in a truth table (the ranks of the target's tokens among the
-/// draft model's guesses), and how.
+/// The request to record the acceptance of a target and a draft model in a truth table (the ranks of the target's
+/// tokens among the draft model's guesses).
 #[derive(Clone, Copy)]
 pub struct AcceptanceRequest<'a> {
     /// The names of the target and the draft: each is a preset with weights or a Hugging Face folder.
@@ -81,8 +81,8 @@ pub fn record(request: &AcceptanceRequest) -> Result<Recorded> {
     let prompts = Prompts::of(&request.prompts, &tokens, models.target.shape.vocab, positions)?;
     let stop = if request.ignore_eos { Vec::new() } else { end_of_text("--target", &models.target)? };
     let recording = Recording { request, models: &models, prompts: &prompts, stop };
-    // The file of a CPU's outputs does not state the number of threads or the instructions, because the outputs do
-    // not depend on them.
+    // A truth table that is recorded on a CPU does not state the number of threads or the vector instructions, because
+    // the recorded outputs do not depend on them.
     let (kind, outputs) = match request.device {
         live::Device::Cpu => {
             let mut device = processor::open(request.threads, request.instructions)?;

@@ -1,5 +1,5 @@
-//! Sends an experiment's workload to an OpenAI-compatible server and records the answers. Only this crate uses a
-//! network.
+//! Sends an experiment's workload to an OpenAI-compatible server and records the answers. Of all crates, only this one
+//! sends requests over a network.
 
 // This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages
 // quote names of files, keys and labels.

@@ -19,8 +19,8 @@ pub enum Prompt {
     Text(String),
 }
 
-/// The prompt of each request of the workload. If a file has too few prompts, they are repeated. If the file's prompts
-/// are token ids, their lengths replace the prompt lengths in `workload`.
+/// The prompt of each request of the workload. If the prompts come from a file with fewer prompts than requests, they
+/// are repeated. If the file's prompts are token ids, their lengths replace the prompt lengths in `workload`.
 pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<Vec<Prompt>> {
     match &of.prompts {
         Prompts::Families => (0..workload.len()).map(|i| as_sent(of, families(workload, seed, i))).collect(),
@@ -98,11 +98,11 @@ fn read_jsonl(path: &Path, send: Send) -> Result<Vec<Prompt>> {
     parse_jsonl(path, &text, send)
 }
 
-/// Reads the prompts of a text with one JSON object per line. `send` says whether they are sent as text or as token
-/// ids. `path` is the text's file name in errors.
+/// Reads the prompts of a text with one JSON object per line. `send` says whether the prompts are sent as text or as
+/// token ids. `path` is the text's file name in errors.
 ///
 /// # Errors
-/// A line is not a JSON object or has no prompt in this form, or there is no line.
+/// A line is not a JSON object, a line has no prompt in the form that `send` names, or the text has no line.
 pub fn parse_jsonl(path: &Path, text: &str, send: Send) -> Result<Vec<Prompt>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = |(n, line): (usize, &str)| {

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two writes to the recording. If the process is killed, at most this much of a run is lost.
+/// Time between two writes to the recording. If the process is killed, the events since the last write are lost.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long the recorder, at the end of a run, waits for free space on a full disk.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -97,8 +97,8 @@ fn write(
         }
         next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();
-        // The `End` event must be the last event of the recording. Log lines that were read after it are inserted
-        // before it.
+        // The `End` event must be the last event of the recording. Log lines that are read after the run's end are
+        // inserted before the `End` event.
         let end = batch.iter().position(|e| matches!(e, Event::End { .. })).unwrap_or(batch.len());
         if !open && let Some(text) = log.as_ref().and_then(Tail::doubts) {
             batch.insert(end, Event::Note { at: since(start), text });

@@ -61,14 +61,14 @@ pub struct ObservedCell {
     pub answered_tok_s: f64,
     /// Mean time to first token of the run's answered requests, seconds.
     pub ttft_mean_s: Option<f64>,
-    /// Mean time per output token after the first of the run's answered requests, seconds.
+    /// Mean TPOT (time per output token, without the first token) of the run's answered requests, seconds.
     pub tpot_mean_s: Option<f64>,
     /// Mean end-to-end latency of the run's answered requests, seconds.
     pub e2e_mean_s: Option<f64>,
     /// 99th percentile of the delay between a request's due time and its sending, in seconds. `None` in a closed loop,
     /// where requests have no due time.
     pub late_p99_s: Option<f64>,
-    /// Number of the run's steps in the server's log.
+    /// Number of engine steps of the run that the server's step log lists.
     pub steps: usize,
     /// Notes for the reader of the results: what the server did not report, and what disturbed the run.
     pub findings: Vec<String>,
@@ -94,8 +94,8 @@ pub struct Observed {
     pub ended: Option<Box<Problem>>,
 }
 
-/// Observes every cell (one combination of swept values with one seed) of a plan on the server `site`. A cell that
-/// the folder already has completely is not observed again.
+/// Observes every cell (one combination of swept values with one seed) of a plan on the server `site`. A cell whose
+/// complete recording is already in the results folder is not observed again.
 ///
 /// # Errors
 /// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
@@ -332,8 +332,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The error for a warm-up or a run in which no request was answered. `how` is how the first request that ended did
-    /// so.
+    /// The error for a warm-up or a run in which no request was answered. `how` says how one of its requests ended.
     fn refusal(&self, how: &Ended) -> Box<Problem> {
         match how {
             Ended::Refused { status, said, .. } => {

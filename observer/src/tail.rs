@@ -79,8 +79,8 @@ impl Tail {
         steps
     }
 
-    /// A message for the end of the run: the log got no lines, got no step lines, or got too many step lines. `None`
-    /// if none of this happened.
+    /// A message for the end of the run: the log got no lines, got no step lines, or got more step lines than are kept.
+    /// `None` if the log has no such problem.
     pub fn doubts(&self) -> Option<String> {
         let log = self.path.display();
         const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details";

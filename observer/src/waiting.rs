@@ -49,8 +49,8 @@ impl Waiting {
         })
     }
 
-    /// Waits for `work` and returns its result. `work` may spawn local tasks, and must check the flag that Ctrl-C sets
-    /// itself.
+    /// Waits for `work` and returns its result. `work` may spawn local tasks, and must itself check the flag that
+    /// Ctrl-C sets.
     pub fn on_local<T>(&self, work: impl Future<Output = T>) -> T {
         LocalSet::new().block_on(self.runtime(), work)
     }

@@ -9,9 +9,10 @@
 //! 'decision-at-(32|256)/(foresight|tetris)$'`.
 //!
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
-//! policy that always drafts the same length (`the loop`). Policies that draft trees run on a scripted executor, and a
-//! stopwatch times their calls, because growing the trees would take longer than deciding. For oracles only `propose`
-//! is timed. Presets without a drafter are left out, and so are presets that need the true probabilities of acceptance.
+//! policy that always drafts the same length (`the loop`). Policies that draft trees run on a script in place of the
+//! draft model, and a stopwatch times their calls, because growing the trees would take longer than deciding. For
+//! oracles only `propose` is timed. Presets without a drafter are left out, and so are presets that need the true
+//! probabilities of acceptance.
 
 #![allow(missing_docs)]
 
@@ -140,7 +141,8 @@ impl Loop {
         }
     }
 
-    /// Runs one step as the engine does, without an executor. Returns the number of draft passes.
+    /// Runs one step of the benchmark: calls the policy in the order in which the engine calls it, but runs no model.
+    /// Returns the number of draft passes.
     fn step(&mut self, policy: &mut dyn SpecPolicy) -> usize {
         let at = self.at % STEPS;
         let (step, drafts) = (&self.steps[at], &mut self.drafts[at]);
@@ -255,8 +257,8 @@ impl SpecPolicy for Timed {
     }
 }
 
-/// A policy that drafts trees, with the prepared steps. For each of them there is a scripted executor, which plays the
-/// draft passes back from prepared confidences.
+/// A policy that drafts trees, with the prepared steps. For each prepared step there is a script in place of the draft
+/// model: it plays the draft passes back from prepared confidences.
 struct Trees {
     policy: Box<dyn SpecPolicy>,
     watch: Arc<Watch>,

@@ -1,6 +1,6 @@
-//! The contract between a policy's file and the table of policies: what a policy says about itself, what it is built
-//! from, and how it refuses settings. This file uses only [`PolicySpec`] from the table, for two reasons:
-//! `clairvoyant-static` names policies to run, and wrappers name the policy that they wrap.
+//! The contract between a policy's file and the table of policies (`lib.rs`): what a policy says about itself, from
+//! which inputs it is built, and how it refuses settings. This file uses only [`PolicySpec`] from the table, for two
+//! reasons: `clairvoyant-static` names policies to run, and wrappers name the policy that they wrap.
 
 use crate::PolicySpec;
 use crate::look::Look;
@@ -56,8 +56,8 @@ pub struct Truths<'a> {
     pub own_rates: Option<&'a Arc<[f64]>>,
 }
 
-/// Which beliefs (assumptions about costs, confidences or rates) a policy has. The wrappers `true-*` replace them by
-/// the truth.
+/// Which beliefs (assumptions about costs, confidences or rates) a policy has. The wrappers `true-cost`,
+/// `true-calibration` and `true-rates` replace a belief by the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beliefs {
     /// True if the policy uses a cost model of passes, from [`belief`](PolicyContext::belief) or
@@ -94,8 +94,8 @@ pub struct BadParameter {
     pub why: String,
 }
 
-/// What a policy says about itself. The type of its parameters implements this trait; several presets may share the
-/// type.
+/// What a policy says about itself. The type of its parameters implements this trait. Several presets (policies with
+/// default settings under a name) may share the type.
 pub trait Definition {
     /// A short label for reports (`fixed-3`). `None` gives the usual label: the name, then the settings that differ
     /// from the defaults.
@@ -106,8 +106,8 @@ pub trait Definition {
     /// A text for readers that says what the policy does, in one line.
     fn summary(&self) -> &'static str;
 
-    /// What the preset `name` of the policy does, in one line. It differs from [`summary`](Definition::summary) only
-    /// where two presets have the same parameters.
+    /// What the preset `name` of the policy (default settings under a name) does, in one line. It differs from
+    /// [`summary`](Definition::summary) only where two presets have the same parameters.
     fn summary_of(&self, _name: &str) -> &'static str {
         self.summary()
     }
@@ -139,8 +139,8 @@ pub trait Definition {
         false
     }
 
-    /// The beliefs (assumptions about costs, confidences or rates) of the policy that a wrapper `true-*` may replace by
-    /// the truth; none by default.
+    /// The beliefs (assumptions about costs, confidences or rates) of the policy that a wrapper such as `true-cost` may
+    /// replace by the truth; none by default.
     fn beliefs(&self) -> Beliefs {
         Beliefs::default()
     }

@@ -6,9 +6,9 @@
 //! the one type that sees the hidden truth. No policy reads a clock, does I/O or knows whether the engine is simulated
 //! or live.
 //!
-//! This file is the table: the modules by family, then one row per policy. `definition.rs` is the contract that each
-//! policy's file fulfils; no policy's file imports the table. [`template`] adds a policy to the source, [`register`]
-//! adds one from another crate.
+//! This file is the table of policies: the modules by family, then one row per policy. `definition.rs` is the contract
+//! that each policy's file fulfils; no policy's file imports the table. [`template`] adds a policy to the source,
+//! [`register`] adds one from another crate.
 
 mod definition;
 mod look;
@@ -28,8 +28,8 @@ mod registry_fuzz;
 #[cfg(test)]
 mod testing;
 
-// The modules are declared here, not by the table's macro, because rustfmt and editors do not find files that only a
-// macro names.
+// The modules are declared here and not by the macro `policies!`, because rustfmt and editors do not find files that
+// only a macro names.
 
 /// Policies without speculation, with fixed lengths, or with lengths by a request's category or context.
 mod plain {
@@ -187,8 +187,8 @@ mod shared {
 }
 
 policies! {
-    // Presets of the family `plain`: the engine without speculation, fixed lengths, and lengths by what a request
-    // states.
+    // Presets (policies with default settings under a name) of the family `plain`: the engine without speculation,
+    // fixed draft lengths, and draft lengths by a request's category or context.
     plain::autoregressive::Autoregressive { Autoregressive = "autoregressive" in BLACK Solid Cross; }
     plain::fixed::Fixed { Fixed = "fixed" in BLUE Solid Ring; }
     plain::by_category::ByCategory { ByCategory = "by-category" in BLUE LongDash Square; }

@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(of_rows(&rows), looks);
     }
 
-    /// 223 rows of a table of policies take all free looks of the 7 colours other than sky blue: 32 looks a colour,
-    /// less the looks that settings choose.
+    /// The 7 colours other than sky blue have 32 looks each, less the looks that settings choose. A table of policies
+    /// with 223 rows takes all of them.
     #[test]
     fn a_full_family_goes_on_in_other_colours() {
         let rows: Vec<Row> = (0..223).map(|_| row("x", "vllm", None)).collect();

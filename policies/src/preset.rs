@@ -1,4 +1,5 @@
-//! Reads a policy's settings: the user's values, and the preset's values for all keys that the user does not give.
+//! Reads a policy's settings: the user's values, and the preset's values for all keys that the user does not give. A
+//! preset is a policy with default settings under a name.
 //!
 //! Several policies share one type of parameters and differ in their defaults (`adaspec` and `adaspec-`). Serde's
 //! defaults belong to the type, so they cannot differ. A preset is therefore read through a map that has the user's
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::marker::PhantomData;
 
-/// Reads the settings `T` of a policy. Keys that the user does not give have the preset's values.
+/// Reads the settings `T` of a policy. Keys that the user does not give have the values of the preset (the default
+/// settings under the policy's name).
 pub(crate) struct Preset<T>(pub T);
 
 impl<'de, T: Serialize + Deserialize<'de>> DeserializeSeed<'de> for Preset<T> {
@@ -47,7 +49,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
 struct Chained<A> {
     given: A,
     rest: Map<String, Value>,
-    /// The preset's value for the key that was just given to serde.
+    /// The preset's value (default value) for the key that was just given to serde.
     value: Option<Value>,
 }
 

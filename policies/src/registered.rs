@@ -1,6 +1,6 @@
 //! Policies from other crates. A binary [registers](register) them before it calls `foretoken`'s `main`. From then on
-//! they are read, listed, checked, labelled, drawn and built like the policies of the table. They come after the
-//! table's policies in every list.
+//! they are read, listed, checked, labelled, drawn in figures and built like the policies in this crate's table. In
+//! every list they come after the table's policies.
 
 use crate::definition::{BadParameter, Definition};
 use crate::look::{self, Look};
@@ -42,8 +42,8 @@ where
     add(name, preset, false)
 }
 
-/// Adds a policy as [`register`] does, or replaces a registered policy of the same name and keeps its look. For
-/// policies that are written while the process runs.
+/// Adds a policy as [`register`] does, or replaces a registered policy of the same name and keeps its look. It is meant
+/// for policies that are written while the process runs, as in a Python session.
 ///
 /// # Errors
 /// The errors of [`register`], or the name belongs to a policy of the table, which cannot be replaced.

@@ -15,10 +15,11 @@ use serde_json::Value;
 use std::sync::LazyLock;
 
 /// Declares the table of policies. Each block is headed by `family::module::Type`, where the type holds a policy's
-/// parameters. A block has one row per preset: the preset's variant of [`PolicySpec`] and its name. A row may also
-/// state the preset's look in figures (`in COLOUR Dash Marker`); without it, the preset gets the next free look of its
-/// family. A row may also state its settings (`with`); without them, the preset has the type's defaults. The macro
-/// exports the types, and makes [`PolicySpec`] with all functions that match on its variants.
+/// parameters. A block has one row per preset (a policy with default settings under a name): the preset's variant of
+/// [`PolicySpec`] and its name. A row may also state the preset's look in figures (`in COLOUR Dash Marker`); without
+/// it, the preset gets the next free look of its family. A row may also state its settings (`with`); without them, the
+/// preset has the type's defaults. The macro exports the types, and makes [`PolicySpec`] with all functions that match
+/// on its variants.
 macro_rules! policies {
     ($(
         $family:ident::$module:ident::$settings:ident {
@@ -40,7 +41,7 @@ macro_rules! policies {
             Registered(registered::Registered),
         }
 
-        /// The rows of the table of policies, one for each preset.
+        /// The rows of the table of policies, one for each preset (a policy with default settings under a name).
         pub(crate) const ROWS: &[registry::Row] = &[$($(registry::Row {
             name: $name,
             family: stringify!($family),
@@ -70,7 +71,7 @@ macro_rules! policies {
             }
 
             /// Unique display label. It is the policy's own short label, or the name followed by every setting that
-            /// differs from the preset's setting.
+            /// differs from the policy's default settings.
             pub fn label(&self) -> String {
                 self.definition().short_label().unwrap_or_else(|| match self {
                     $($(
@@ -156,11 +157,11 @@ pub(crate) use preset;
 
 /// A row of the table of policies. A row is one preset: a policy with certain default settings and a name.
 pub(crate) struct Row {
-    /// The preset's name in experiments, such as `fixed`.
+    /// The name of the row's policy in experiments, such as `fixed`.
     pub name: &'static str,
     /// The policy's family: the name of the folder that holds its file, such as `goodput`.
     pub family: &'static str,
-    /// Colour, dash and marker of the preset in figures, if the table of policies states them.
+    /// Colour, dash and marker of the row's policy in figures, if the table of policies states them.
     pub look: Option<Look>,
 }
 

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: policies' names, labels, looks and checks, what the engine requires of every policy, and the
-//! golden decisions (a snapshot of the accepted ones).
+//! Tests of the table of policies: policies' names, labels, looks and checks, what the engine requires of every policy,
+//! and the golden decisions (a snapshot of the accepted decisions of each policy).
 
 use super::*;
 use crate::goodput::smartspec::Smartspec;
@@ -9,8 +9,8 @@ use itertools::zip_eq;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Policies with other settings than their presets (policies with default settings under a name). Their decisions are
-/// in the golden snapshot (the accepted decisions of every policy) too.
+/// Policies with other settings than the defaults of their presets. A preset is a policy with default settings under a
+/// name. The decisions of these policies are in the golden snapshot too.
 const VARIANTS: &[&str] = &[
     r#"{"fixed": {"k": 1}}"#,
     r#"{"fixed": {"k": 5}}"#,
@@ -41,7 +41,8 @@ fn policy(json: &str) -> PolicySpec {
     serde_json::from_str(json).expect("a policy")
 }
 
-/// All presets of policies (policies with default settings under a name), then the policies with other settings.
+/// All presets (policies with default settings under a name), then the policies of [`VARIANTS`], which have other
+/// settings.
 fn shown() -> Vec<PolicySpec> {
     PolicySpec::all().into_iter().chain(VARIANTS.iter().map(|v| policy(v))).collect()
 }
@@ -160,8 +161,8 @@ fn small_batch() -> Batch {
     batch
 }
 
-/// `draft lengths / verify lengths` of three steps on the batch of [`small_batch`]. Confidences fall with depth and
-/// change from step to step and from request to request.
+/// Three steps on the batch of [`small_batch`], each as `draft lengths/verify lengths` with one digit per request.
+/// Confidences fall with depth and change from step to step and from request to request.
 fn decisions(policy: &PolicySpec) -> String {
     let confidence = |step: usize, i: usize, j: usize| 0.98 - 0.2 * ((i + step) % 3) as f64 - 0.07 * j as f64;
     // Passes are so expensive in this policy context (the costs and limits from which policies are built) that the best
@@ -196,8 +197,8 @@ fn golden() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No policy exceeds a request's limit, verifies a token that it did not draft, or fails on requests that may not
-    /// draft; `Run::step` asserts this. Several steps run, so that learned states occur too.
+    /// No policy exceeds a request's limit on draft tokens, verifies a token that it did not draft, or fails on
+    /// requests that may not draft; `Run::step` asserts this. Several steps run, so that learned states occur too.
     #[test]
     fn limits_hold(
         batches in prop::collection::vec(any_batch(12, 8), 1..6),

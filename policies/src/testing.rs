@@ -123,8 +123,8 @@ pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     )
 }
 
-/// Pass costs of the size that real models have; α and γ may be 0. All are whole picoseconds, the unit of simulated
-/// time.
+/// Any pass costs of the size that real models have; α and γ may be 0. All costs are whole picoseconds, the unit of
+/// simulated time.
 pub fn any_belief() -> impl Strategy<Value = Belief> {
     let model = |alpha: u32, gamma: u32, delta: u32| {
         (0..alpha, 0..gamma, 0..delta).prop_map(|(a, g, d)| Coefficients {

@@ -16,8 +16,8 @@ const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// 240 requests of 120 to 239 output tokens (the issue has about 180), in waves of 8 every `every_s` seconds; 0.05 s
-/// lie between the requests of a wave.
+/// 240 requests of 120 to 239 output tokens (the vLLM issue has about 180), in waves of 8 requests every `every_s`
+/// seconds. The requests of a wave arrive 0.05 s apart.
 fn waves(every_s: f64) -> Workload {
     let requests = (0..240u32).map(|i| {
         let at = f64::from(i / 8) * every_s + f64::from(i % 8) * 0.05;

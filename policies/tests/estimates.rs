@@ -1,7 +1,7 @@
 //! A belief (a policy's linear cost estimate) with the true coefficients predicts the time of every step exactly,
-//! whatever policy runs. Checked with chains and trees, sequential and parallel drafting, prompt lookups, both
-//! schedulers, and every kind of context tokens that the draft model has skipped. In all these simulations, no policy
-//! that drafts chains beats the oracle in any step (docs/model.md 13).
+//! whatever policy runs. The test checks this with chains and trees, sequential and parallel drafting, prompt lookups,
+//! the schedulers of vLLM v0 and 0.33, and every treatment of context tokens that the draft model has skipped. In all
+//! these simulations, no policy that drafts chains beats the oracle in any step (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
@@ -89,7 +89,7 @@ struct ComparedPolicy {
     planned: Vec<u32>,
     /// Tokens and seconds of the present step with the draft lengths that the oracle chooses.
     best: (f64, f64),
-    /// Number of decode requests whose steps were compared, summed over the steps.
+    /// Number of decode requests in all compared steps: a request counts once for each step.
     compared: Arc<AtomicU64>,
 }
 
@@ -146,8 +146,8 @@ impl Around for ComparedPolicy {
         let expected = if o.drafts.in_trees() {
             self.belief.tree_step_s(&self.batch.view(), &o.drafts.trees[..o.ids.len()])
         } else {
-            // A parallel drafter makes all planned draft tokens in one pass, so a policy that stops early has paid for
-            // all of them.
+            // A parallel drafter makes all draft tokens of the plan in one pass. So a policy that stops early has paid
+            // for all of them.
             let parallel = self.belief.drafting == Drafting::Parallel;
             self.step_s(if parallel { &self.planned } else { o.drafted }, o.verified)
         };

@@ -1,8 +1,9 @@
 //! Adding a policy takes two edits and one accepted snapshot. The test makes a policy from the template in a copy of
 //! the sources. The policy must compile, work, and lack only its line in the golden snapshot.
 //!
-//! The copy is built in the target folder of the ordinary build, where the common dependencies are built already; our
-//! crates are built without optimisation. The copy stays there, so that nothing is built again until a source changes.
+//! The copy is built in the target folder of the ordinary build, where the common dependencies are built already. The
+//! workspace's own crates are built without optimisation. The copy stays there, so that nothing is built again until a
+//! source changes.
 
 use foretoken_policies::template::{NewPolicy, new_policy};
 use std::collections::BTreeMap;
@@ -57,8 +58,8 @@ fn sources() -> Tree {
         let members = ["policies", "sim", "tests"];
         manifest["workspace"]["members"] = members.to_vec().into();
         manifest["workspace"].as_table_mut().unwrap().remove("default-members");
-        // Without optimisation the copy builds fast. Its profile also keeps it apart from the ordinary build of the
-        // same crates, because Cargo keys builds by their profiles.
+        // Without optimisation the copy builds fast. The copy's Cargo profile also keeps it apart from the ordinary
+        // build of the same crates, because Cargo keys builds by their profiles.
         let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
         for profile in ["dev", "release"] {
             let profile = manifest["profile"][profile].as_table_mut().unwrap();

@@ -1,5 +1,5 @@
-//! Policies from other crates: a registered policy works like the table's policies, and a bad one is refused. This is
-//! one test, because a registration lasts as long as the process.
+//! Policies from other crates: a registered policy works like the policies in the crate's table, and a bad one is
+//! refused. Everything is in one test, because a registration lasts as long as the process.
 
 use foretoken_policies::{
     BadName, BadParameter, Belief, CannotRegister, Check, Definition, Fixed, Look, PolicyContext, PolicySpec, register,
@@ -162,7 +162,8 @@ fn what_is_registered_is_one_of_the_policies() {
         assert!(error.contains(what), "{error}");
     }
 
-    // The check of a registered policy names its registered name, and the policy is built.
+    // The error of a registered policy's check has the name under which the policy was registered. The policy can be
+    // built.
     let bad = read(r#"{"steep-seesaw": {"share": 1.5}}"#).unwrap().check().unwrap_err();
     assert_eq!(bad.to_string(), "steep-seesaw.share: 1.5 is not a share from 0 to 1");
     assert!(plain.check().is_ok() && plain.summary().starts_with("drafts k") && !plain.sees_hidden_truth());

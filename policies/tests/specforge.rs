@@ -1,6 +1,6 @@
-//! Compares SpecForge's published EAGLE-3 trees with simulated trees. There are two questions. What do trees add to the
-//! chain of the same depth? By the published lengths, how often are the draft model's second and later guesses at a
-//! position right (the rank law)?
+//! Compares SpecForge's published EAGLE-3 trees with simulated trees. There are two questions. How many more tokens per
+//! step do trees give than the chain of the same depth? How often, by the published lengths, are the draft model's
+//! second and later guesses at a position right (the rank law)?
 //!
 //! Method: each (model, dataset, draft model) has chains of 3, 5 and 7 steps (draft passes). Their mean lengths give
 //! the conditional rate of depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the
@@ -9,9 +9,10 @@
 //!
 //! Result: the published trees of Qwen3-Next are 7 % longer than its chains of the same depth and budget. With the
 //! default rank law the simulated trees are 4 % longer. If later guesses were right a tenth to a third more often, the
-//! law would fit about as well, so the default stays. The other models' published trees are 12 % shorter than their
-//! chains. No rank law can do that to a draft model that knows its own probabilities: even if no later guess is ever
-//! right, the tree is as good as the chain. Those runs must differ in something else.
+//! rank law would fit about as well, so the default stays. The other models' published trees are 12 % shorter than
+//! their chains. No rank law can do that to a draft model that knows its own probabilities: even if no later guess is
+//! ever right, the tree is as good as the chain. The published runs of these models must differ from the chains in
+//! something else.
 
 use foretoken_policies::{Belief, Eagle2, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
@@ -115,8 +116,8 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
     1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64
 }
 
-/// For each tree of Qwen3-Next: its mean tokens per step divided by those for the chain with the same draft passes and
-/// tokens, as (published, simulated under `ranks`).
+/// For each tree of Qwen3-Next: its mean tokens per step, divided by the mean tokens of the chain with the same draft
+/// passes and tokens. Each entry is (published, simulated under `ranks`).
 fn gains(all: &Published, ranks: &RankLaw) -> Vec<(f64, f64)> {
     let mut gains = Vec::new();
     for (key, lengths) in all.iter().filter(|(key, _)| key[0].starts_with("Qwen3-Next")) {
@@ -150,8 +151,9 @@ fn the_default_law_is_of_the_published_size() {
     assert!((none - 1.0).abs() < 0.01 && ours > none + 0.02, "{none} without further guesses, {ours} with them");
 }
 
-/// The other models' published trees are shorter than their chains, which no rank law (how often later guesses at a
-/// position are right) explains. The test asserts it so that a corrected file of published lengths is noticed.
+/// The published trees of models other than Qwen3-Next are shorter than their chains, which no rank law (how often
+/// later guesses at a position are right) explains. The test asserts it so that a corrected file of published lengths
+/// is noticed.
 #[test]
 fn other_models_trees_are_shorter_than_their_chains() {
     let Some(all) = published() else { return };

@@ -1,5 +1,5 @@
-//! Fits the costs of one model's passes to measured shapes. Measures the errors of the fits on shapes to which they
-//! were not fitted. Says why a fit is not trusted.
+//! Fits the costs of one model's passes to the measured times of passes of many shapes. Measures the errors of the fits
+//! on shapes to which they were not fitted. Reports why a fit is not trusted.
 
 use crate::fit::{FitError, Sample};
 use crate::linear::{fit_linear, fit_ols};
@@ -8,18 +8,21 @@ use crate::shapes::{Region, Role, Shape};
 use crate::table::fit_table;
 use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 
-/// A model's α, γ and δ are trusted if their mean relative error on held-out shapes (shapes they were not fitted to) is
-/// at most this, for decode passes and for verification passes.
+/// A model's α, γ and δ (the linear cost of a pass) are trusted if their mean relative error on held-out shapes is at
+/// most this bound, both for decode passes and for verification passes. A held-out shape is one to which they were not
+/// fitted.
 pub const TRUSTED_ERROR: f64 = 0.10;
-/// If the mean relative error of a fitted table on held-out shapes (shapes it was not fitted to) exceeds this bound,
-/// the profile gets a note, but stays trusted. If twice the machine's repeatability (the relative difference between
-/// two measurements of a shape) is larger, it is the bound.
+/// Bound for the mean relative error of a fitted table of pass times on held-out shapes (shapes to which it was not
+/// fitted). If the error exceeds the bound, the profile gets a note, but stays trusted. The bound is twice the
+/// machine's repeatability (the relative difference between two measurements of a shape) if that is larger than this
+/// number.
 pub const TABLE_ERROR: f64 = 0.05;
 
-/// A time above this multiple of the median counts as interrupted by another process. Means leave it out.
+/// A pass whose time is above this multiple of the median counts as interrupted by another process. Means leave out
+/// such passes.
 pub const INTERRUPTED: f64 = 3.0;
 
-/// The measured times of one shape.
+/// The measured times of the passes of one shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     /// The shape of the pass.
@@ -40,16 +43,16 @@ impl Timed {
         uninterrupted_mean(&self.all())
     }
 
-    /// Robust coefficient of variation of the shape's timed passes: 1.4826 · median absolute deviation / median. For
-    /// normally distributed times it equals standard deviation / mean.
+    /// Robust coefficient of variation of the times of the shape's passes: 1.4826 · median absolute deviation / median.
+    /// For normally distributed times it equals standard deviation / mean.
     pub fn spread(&self) -> f64 {
         let middle = self.median();
         1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
     }
 
-    /// How far a second measurement of the shape differs from the first. The shape's visits (each a few timed passes)
-    /// are divided into a first and a second half. The result is the difference between the medians of the two
-    /// halves, divided by the mean of these medians. `None` with fewer than two visits.
+    /// Relative difference between two measurements of the shape. The shape's visits (each a few timed passes) are
+    /// divided into a first and a second half. The result is the difference between the medians of the two halves,
+    /// divided by the mean of these medians. `None` with fewer than two visits.
     pub fn repeatability(&self) -> Option<f64> {
         let (first, second) = self.visits.split_at(self.visits.len() / 2);
         if first.is_empty() {
@@ -74,12 +77,12 @@ pub fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Number of cross-validation folds. A fit to the other folds predicts each fold. Every shape is therefore held out
-/// once, except the shapes of fold 0 (see [`folds`]).
+/// Number of folds of the cross-validation. The times of each fold are predicted by a fit to all other folds. Every
+/// shape is therefore held out once, except the shapes of fold 0 (see [`folds`]).
 pub const FOLDS: u8 = 5;
 
-/// Gives each shape its cross-validation fold. Shapes of fold 0 are used in every fit, so that no fit has to
-/// extrapolate. They are the ends of the measured range, and each shape whose number of tokens no other shape has.
+/// Gives each shape its cross-validation fold. The shapes of fold 0 are used in every fit, so that no fit has to
+/// extrapolate: they are the ends of the measured range, and each shape whose number of tokens no other shape has.
 /// `seed` distributes the remaining shapes of each region (decode, verify, wide, prefill) evenly over the folds 1 to
 /// [`FOLDS`].
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
@@ -94,8 +97,8 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
         own.sort_by_key(|&i| luck.bits(i as u64));
         let mut sizes = [0; FOLDS as usize];
         for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
-            // The fit that leaves out this shape's fold predicts this shape. A shape with the same number of tokens
-            // must be in a different fold, so that this fit uses it.
+            // This shape is predicted by the fit that leaves out the shape's fold. Another shape with the same number
+            // of tokens must be in a different fold, so that this fit uses the other shape.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
             let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
@@ -109,14 +112,14 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     folds
 }
 
-/// Fits the costs of one model's passes, and measures the errors of the fits. The returned fits use all shapes. The
-/// error on a shape comes from a fit without the shape's fold. `reads` says how α counts the context of a pass: once
-/// per request, or once per new token. The fitted table counts context once per request and has query-key pairs as a
-/// further input. `borders` are captured CUDA-graph sizes, after which pass times jump.
+/// Fits the costs of one model's passes (α, γ, δ and a table), and measures the errors of the fits. The returned fits
+/// use all shapes. The error on a shape comes from a fit without the shape's fold. `reads` says how α counts the
+/// context of a pass: once per request, or once per new token. The fitted table counts context once per request and has
+/// query-key pairs as a further input. `borders` are captured CUDA-graph sizes, after which pass times jump.
 ///
 /// # Errors
-/// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table
-/// or by ordinary least squares fails.
+/// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table or
+/// by ordinary least squares fails.
 pub fn assess(
     role: Role,
     model: ModelInfo,
@@ -137,8 +140,8 @@ pub fn assess(
     let table = fit_table(&passes(0), borders);
     let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
     for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
-        // If the shapes of the other folds (parts of the cross-validation) are too few for a linear fit, this fold
-        // gives no errors on held-out shapes.
+        // The shapes outside of this fold (part of the cross-validation) may be too few for a linear fit. Then the
+        // fold's shapes give no held-out errors.
         let Ok(line) = fit_linear(&served(&measured, fold, reads)).map(|fit| fit.coefficients()) else { continue };
         let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
         for m in measured.iter().filter(|m| m.fold == fold) {
@@ -171,9 +174,9 @@ pub fn assess(
     })
 }
 
-/// Chooses how α counts the context of the target's verification passes: once per request, or once per new token. It
-/// takes the count whose linear fit has the smaller error on the measured decode and verification passes of up to
-/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens. If the errors are equal, it takes once per request. (A draft
+/// Chooses how α counts the context of the target's verification passes: once per request, or once per new token. The
+/// choice is the count whose linear fit has the smaller error on the measured decode and verification passes of up to
+/// [`SERVING_TOKENS`](crate::SERVING_TOKENS) tokens. If the errors are equal, the choice is once per request. (A draft
 /// model's passes always count once per request.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
@@ -193,9 +196,9 @@ pub fn context_reads(target: &[Timed]) -> ContextReads {
     }
 }
 
-/// The samples for a linear fit: decode and verification passes of all sizes. The samples of the fold `without`, a part
-/// of the cross-validation, are left out (0: none is left out). Prefill passes are not used, because policies decide
-/// between verification passes, and because the attention of a prompt is quadratic.
+/// Returns the samples (measured passes) for a linear fit: decode and verification passes of all sizes, without the
+/// passes of the cross-validation fold `without` (0: no fold is left out). Prefill passes are not used, because
+/// policies decide between verification passes, and because the attention of a prompt is quadratic.
 fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sample> {
     let seen = |m: &&Measurement| without == 0 || m.fold != without;
     let fitted = measured.iter().filter(|m| m.shape.region() != Region::Prefill).filter(seen);
@@ -222,7 +225,7 @@ fn by_region(errors: &[(Region, f64)]) -> ByRegion {
     }
 }
 
-/// The mean of the values of `x` that are at most [`INTERRUPTED`] times their median; NaN without values.
+/// The mean of those values of `x` that are at most [`INTERRUPTED`] times the median of `x`; NaN without values.
 pub fn uninterrupted_mean(x: &[f64]) -> f64 {
     let most = INTERRUPTED * median(x.to_vec());
     mean(&x.iter().copied().filter(|&x| x <= most).collect::<Vec<_>>()).unwrap_or(f64::NAN)
@@ -232,7 +235,7 @@ fn mean(x: &[f64]) -> Option<f64> {
     (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64)
 }
 
-/// Messages about bad fits of a model: (reasons not to trust the profile, notes).
+/// Messages about bad fits of the model `role`: (reasons not to trust the profile, notes).
 pub fn failures(role: Role, profile: &ModelProfile) -> (Vec<String>, Vec<String>) {
     let (mut distrust, mut notes) = (Vec::new(), Vec::new());
     let name = role.name();

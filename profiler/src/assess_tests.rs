@@ -26,8 +26,8 @@ fn noise_and_outliers_move_the_coefficients_little_and_are_reported() {
     for (got, want) in [(p.linear.alpha_s, 1e-7), (p.linear.gamma_s, 50e-6), (p.linear.delta_s, 1e-3)] {
         assert!((got / want - 1.0).abs() < 0.05, "{got} against {want}");
     }
-    // The noise of the pass times is uniform on ±4 %, with a standard deviation of 2.3 %. Its median absolute deviation
-    // is 2 %, which gives a `noise_cv` of 1.4826 · 2 % = 3 %.
+    // The noise of the pass times is uniform within ±4 %, so its standard deviation is 2.3 % and its median absolute
+    // deviation 2 %. This gives a `noise_cv` of 1.4826 · 2 % = 3 %.
     assert!((0.015..0.04).contains(&p.noise_cv), "{}", p.noise_cv);
     assert!(p.repeatability > 0.002 && p.held_out.linear.overall < 0.04, "{p:?}");
     assert!(failures(Role::Target, &p).0.is_empty());
@@ -55,8 +55,8 @@ fn the_count_of_context_is_found_from_the_times() {
 
 #[test]
 fn the_table_fits_a_machine_that_reads_context_once_and_computes_pairs() {
-    // The linear cost with α, γ and δ cannot fit these pass times: one term counts context once per request, and
-    // another term counts query-key pairs.
+    // The linear cost with α, γ and δ cannot fit these pass times, which depend both on context (counted once per
+    // request) and on query-key pairs.
     let both = |s: &Shape| {
         let p = s.pass(ContextReads::Once);
         1e-4 + 4e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 5e-8 * p.pairs as f64
@@ -65,7 +65,7 @@ fn the_table_fits_a_machine_that_reads_context_once_and_computes_pairs() {
     assert!(p.held_out.table.overall < 0.01 && p.held_out.linear.overall > 0.01, "{:?}", p.held_out);
 }
 
-/// A profile without held-out verification passes is not trusted, even if the fit matches exactly.
+/// Without errors on held-out verification passes, the costs are not trusted, even if the fit matches exactly.
 #[test]
 fn a_fit_without_held_out_shapes_is_not_trusted() {
     let mut p = assessed(line, 0.0);

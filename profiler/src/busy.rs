@@ -1,7 +1,7 @@
-//! The CPU time that other processes and other virtual machines used during a measurement. It is known only where Linux
-//! reports it.
+//! The CPU time that other processes and other virtual machines used during a measurement. The CPU time is known only
+//! where Linux reports it.
 
-/// Shares of the machine's CPU time, 0 to 1, that did not go to the measurement.
+/// Shares of the machine's CPU time, 0 to 1, that other processes and other virtual machines used during a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
     /// Share of the CPU time that other processes used.
@@ -10,7 +10,7 @@ pub struct Busy {
     pub stolen: f64,
 }
 
-/// CPU time since the system's start, in the kernel's ticks, summed over all cores.
+/// CPU times since the system's start, in the kernel's ticks, summed over all cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
     own: u64,
@@ -20,21 +20,22 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Reads the CPU time used so far by all processes and by this one; `None` if `/proc` does not have it.
+    /// Reads the CPU time that all processes, and this process, have used so far; `None` if `/proc` does not have it.
     pub fn now() -> Option<CpuTime> {
         let read = |path| std::fs::read_to_string(path).ok();
         CpuTime::parse(&read("/proc/stat")?, &read("/proc/self/stat")?)
     }
 
-    /// Parses the texts of `/proc/stat` and `/proc/self/stat` (proc(5)); `None` if a text has another form.
+    /// Parses the texts of `/proc/stat` and `/proc/self/stat` (proc(5)); `None` if a text does not have the expected
+    /// form.
     fn parse(machine: &str, process: &str) -> Option<CpuTime> {
         let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
-        // The columns are user, nice, system, idle, iowait, irq, softirq, steal. The columns after these (guests) are
-        // already included in the first two.
+        // The columns of `/proc/stat` are user, nice, system, idle, iowait, irq, softirq, steal. The columns after
+        // these (time of guests) are already included in user and nice.
         let cpu = numbers(machine.lines().next()?.strip_prefix("cpu ")?);
         let [user, nice, system, _, _, irq, softirq, stolen] = *cpu.first_chunk()?;
-        // The process name in parentheses may contain any characters. After it, utime is the 12th number and stime the
-        // 13th.
+        // In `/proc/self/stat` the process name in parentheses may contain any characters. After the name, utime is the
+        // 12th number and stime the 13th.
         let (_, after) = process.rsplit_once(')')?;
         let after = numbers(after);
         Some(CpuTime {
@@ -64,8 +65,8 @@ mod tests {
         let process = |utime| format!("17 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 {utime} 20 0 0 20 0 1 0 99");
         let before = CpuTime::parse("cpu  100 0 50 800 0 0 0 10 0 0\ncpu0 1 2\n", &process(30)).unwrap();
         let after = CpuTime::parse("cpu  220 0 60 850 0 0 0 30 0 0\n", &process(130)).unwrap();
-        // Between the two readings 200 ticks of CPU time have passed. All processes together used 130 ticks, 100 of
-        // them this process. 20 ticks were stolen.
+        // Between the two readings 200 ticks of CPU time have passed. Processes used 130 ticks: this process 100, other
+        // processes 30. Other virtual machines got 20 ticks (steal time).
         assert_eq!(before.until(&after), Some(Busy { others: 0.15, stolen: 0.1 }));
         assert_eq!(before.until(&before), None);
     }

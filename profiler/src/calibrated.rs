@@ -1,5 +1,6 @@
-//! The file of a calibrated profile. It has the costs of a target and a draft, fitted to the steps of an observed
-//! server or to the passes of live runs. (A measured profile is fitted to passes that were timed one by one.)
+//! The file of a calibrated profile. It has the costs of passes of a target and a draft model, fitted to the steps of
+//! an observed server or to the passes of live runs (runs of real models). A measured profile, in contrast, is fitted
+//! to passes that were timed one by one.
 
 use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
@@ -8,21 +9,22 @@ use foretoken_intact::seal::{self, Syntax};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw};
 use serde::{Deserialize, Serialize};
 
-/// The version of the file's format. Only this version is written and read.
+/// The version of the format of calibrated profiles. Only this version is written and read.
 pub const CALIBRATED_VERSION: u32 = 1;
 
 /// A calibrated profile, written by `foretoken calibrate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// Version of the file's format. A file with this key is a calibrated profile and not a measured profile.
+    /// Version of the file's format. The key marks the file as a calibrated profile, because a measured profile does
+    /// not have it.
     pub calibrated_version: u32,
-    /// Version of Foretoken that made the fit.
+    /// Version of the Foretoken that made the fit.
     pub foretoken: String,
-    /// A description of the server or of the live runs, for readers.
+    /// A description, for readers, of the server or of the live runs to which the costs were fitted.
     pub server: String,
-    /// Why the fitted costs cannot be trusted, or why this could not be judged. Absent if they were judged and can be
-    /// trusted.
+    /// Why the fitted costs cannot be trusted, or why it could not be judged whether they can. Absent if they were
+    /// judged and can be trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<String>,
     /// Warnings about the fitted costs for the user of the profile, most serious first.
@@ -33,39 +35,40 @@ pub struct Calibrated {
     /// `engine.host`.
     #[serde(default, skip_serializing_if = "HostLaw::is_zero")]
     pub host: HostLaw,
-    /// Coefficient of variation of step times around the fitted times. Simulations add noise of this size.
+    /// Coefficient of variation of the measured step times relative to the fitted times. Simulations add noise of this
+    /// size.
     pub noise_cv: f64,
-    /// The draft lengths, in tokens, that the observed runs used.
+    /// The draft lengths (draft tokens per request and step) that the observed runs used.
     pub draft_lengths: Vec<u32>,
-    /// Whether draft passes and target passes have separate costs. If not, `target` has the costs of both together, and
-    /// only runs with the draft lengths above can be predicted.
+    /// True if draft passes and target passes have separate costs. If false, `target` has the costs of both together,
+    /// and only runs with the `draft_lengths` can be predicted.
     pub separated: bool,
-    /// How a verification pass counts context. The fit always counts it once per request.
+    /// How a verification pass counts context. A calibrated profile always counts it once per request.
     pub context_reads: ContextReads,
-    /// Passes of fixed shapes that show how fast the machine was, with their mean times over the runs. Empty if the
-    /// runs had no probes.
+    /// Passes of fixed shapes (probes) that show how fast the machine was, with their mean times over the runs. Empty
+    /// if no pass was probed in the runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbedPass>,
-    /// The blake3 hashes of the recordings of live runs to which the costs were fitted. A good prediction of these
-    /// recordings says nothing about other runs. Empty for an observed server.
+    /// The blake3 hashes of the recordings of live runs to which the costs were fitted. That the costs predict these
+    /// recordings well says nothing about other runs. Empty for an observed server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_to: Vec<String>,
-    /// The target model: the costs fitted to its passes, and the range of the passes.
+    /// The target model: the costs fitted to its passes, and the largest sizes of these passes.
     pub target: CalibratedModel,
-    /// The draft model: the costs fitted to its passes, and the range of the passes.
+    /// The draft model: the costs fitted to its passes, and the largest sizes of these passes.
     pub draft: CalibratedModel,
 }
 
-/// A pass of fixed shape that is timed now and then to see the machine's speed, with its usual time. In the file it is
-/// an array: `[model, kind, requests, new tokens, context, seconds]`.
+/// A pass of fixed shape (a probe) that a run times now and then to see the machine's speed, with its usual time. In
+/// the file it is an array: `[model, kind, requests, new tokens, context, seconds]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct ProbedPass {
-    /// Which model runs the pass.
+    /// The model (target or draft) that runs the pass.
     pub role: Role,
     /// The shape of the pass.
     pub shape: Shape,
-    /// Mean time of the pass over the runs in which it was probed, seconds.
+    /// Mean time of the pass over the runs in which it was timed, seconds.
     pub seconds: f64,
 }
 
@@ -84,14 +87,14 @@ impl From<ProbedPass> for Row {
     }
 }
 
-/// The costs fitted to the passes of one model (target or draft), and the range of these passes.
+/// The costs fitted to the passes of one model (target or draft), and the largest sizes of these passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedModel {
-    /// The latency model that gives the real pass times in a simulation.
+    /// The latency model that gives the true pass times in a simulation.
     pub cost: LatencySpec,
-    /// The linear cost of a pass by which policies decide: α per token of context, γ per batched token, δ per pass,
-    /// seconds.
+    /// The linear cost of a pass that policies assume when they decide: α per token of context, γ per batched token, δ
+    /// per pass, in seconds.
     pub belief: Coefficients,
     /// The largest values (requests, tokens, context, query-key pairs) over all observed passes.
     pub range: Range,
@@ -108,13 +111,13 @@ impl Calibrated {
         table.contains_key("calibrated_version")
     }
 
-    /// The text of the file. Its last line is a seal, a checksum over the text before it.
+    /// Returns the text of the file. Its last line is a seal, a checksum over the text before it.
     pub fn to_toml(&self) -> String {
         let text = toml::to_string(self).expect("plain data always serialises");
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))
     }
 
-    /// Checks the version of the format, the costs and the beliefs of both models, the times of the probed passes
+    /// Checks the version of the format, the costs of both models (`cost` and `belief`), the times of the probed passes
     /// (passes of fixed shapes that show the machine's speed), the host times and the noise.
     ///
     /// # Errors

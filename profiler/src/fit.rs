@@ -1,4 +1,4 @@
-//! Fits α, γ, δ of `T = α·context + γ·batched + δ` by least squares on relative errors.
+//! Fits α, γ, δ of `T = α·context + γ·batched + δ`, where T is the time of a pass, by least squares on relative errors.
 //!
 //! Pass times span two orders of magnitude, from a decode of one request to a full prefill budget. Plain least squares
 //! would fit the long passes, and the short passes could be wrong by factors. Each equation is therefore divided by its
@@ -19,11 +19,11 @@ pub struct Sample {
     pub seconds: f64,
 }
 
-/// The fitted coefficients with their statistics, and whether the fit is trusted.
+/// The fitted coefficients α, γ, δ with their statistics, and whether the fit is trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// The coefficients of the pass time: α per token of context, γ per batched token, δ per pass, in seconds. None is
-    /// below 0.
+    /// The coefficients of the pass time: α per token of context, γ per batched token, δ per pass, in seconds. All are
+    /// at least 0.
     pub coefficients: Coefficients,
     /// Mean relative error of the fitted pass times.
     pub mean_error: f64,
@@ -32,11 +32,11 @@ pub struct Fit {
     /// R² of the times: 1 − residual sum of squares / total sum of squares.
     pub r2: f64,
     /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
-    /// hardly separate the effects of the three terms.
+    /// hardly separate the effects of context, batched tokens and the constant term.
     pub condition: f64,
     /// Number of passes (samples) to which the coefficients were fitted.
     pub n: usize,
-    /// Whether the fit is good enough to use without a warning.
+    /// True if the fit is good enough to use without a warning.
     pub trusted: bool,
     /// The reasons why the fit is not trusted; empty if it is trusted.
     pub reasons: Vec<String>,
@@ -57,12 +57,12 @@ pub enum FitError {
         what: String,
     },
     /// Over the measured shapes, the three terms of the pass time (context, batched tokens, constant) grow together.
-    /// Any division of the time between them then fits equally well.
+    /// The time can then be divided among the terms in many ways that fit equally well.
     #[error(
         "the shapes do not tell alpha, gamma and delta apart (condition {condition:.0e}): vary context at equal batched tokens, and batched tokens at equal context"
     )]
     Collinear {
-        /// The condition number of the equations.
+        /// The condition number of the equations of the fit, with columns scaled to unit length.
         condition: f64,
     },
     /// The least-squares solver reported an error.
@@ -70,19 +70,19 @@ pub enum FitError {
     Regression(String),
 }
 
-/// A linear fit is not trusted if the mean relative error of its pass times is above this.
+/// A linear fit is not trusted if the mean relative error of its pass times is above this share.
 const MEAN_ERROR: f64 = 0.05;
-/// A linear fit is not trusted if the largest relative error of its pass times is above this.
+/// A linear fit is not trusted if the largest relative error of its pass times is above this share.
 const MAX_ERROR: f64 = 0.25;
-/// A linear fit is not trusted if the condition number of its equations is above this. It is a usual sign of harmful
+/// A linear fit is not trusted if the condition number of its equations is above this bound, the usual sign of harmful
 /// collinearity (Belsley, Kuh and Welsch 1980, Regression Diagnostics, section 3.2).
 const CONDITION: f64 = 30.0;
-/// If the condition number of the equations is above this, there is no fit, because the coefficients would consist of
-/// rounding errors.
+/// If the condition number of the equations is above this bound, there is no fit, because the coefficients would
+/// consist of rounding errors.
 pub(crate) const SINGULAR: f64 = 1e6;
 
-/// Fits α, γ, δ to the samples. A negative coefficient is set to 0, and the fit is then not trusted. The other
-/// coefficients are not fitted again.
+/// Fits α, γ, δ to the samples. A negative coefficient is set to 0, the other coefficients stay as they are, and the
+/// fit is not trusted.
 ///
 /// # Errors
 /// There are fewer than 4 samples. A value of a sample is negative or not finite, or its time is 0. The shapes cannot
@@ -156,28 +156,29 @@ fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
     Ok(Coefficients { alpha_s: p[0] / context, gamma_s: p[1] / batched, delta_s: p[2] / one })
 }
 
-/// The condition number of the equations: the square root of the ratio of the largest to the smallest eigenvalue of the
-/// Gram matrix of the three columns. Infinite if a column is a linear combination of the other columns.
+/// Returns the condition number of the equations: the square root of the ratio of the largest to the smallest
+/// eigenvalue of the Gram matrix of the three columns, scaled to unit length. Infinite if a column is a linear
+/// combination of the other columns.
 pub(crate) fn condition(samples: &[Sample]) -> f64 {
     let columns: [fn(&Sample) -> f64; 3] = [|s| s.context / s.seconds, |s| s.batched / s.seconds, |s| 1.0 / s.seconds];
     let dot = |i: usize, j: usize| samples.iter().map(|s| columns[i](s) * columns[j](s)).sum::<f64>();
     let cosine = |i, j| dot(i, j) / (dot(i, i) * dot(j, j)).sqrt();
     let (a, b, c) = (cosine(0, 1), cosine(0, 2), cosine(1, 2));
-    // The closed form of the eigenvalues of a symmetric 3 × 3 matrix with a unit diagonal: 1 + 2p cos(angle) (Smith
-    // 1961).
+    // The Gram matrix is a symmetric 3 × 3 matrix with a unit diagonal. Its eigenvalues have the closed form 1 + 2p
+    // cos(angle) (Smith 1961).
     let p = ((a * a + b * b + c * c) / 3.0).sqrt();
     if p == 0.0 {
         return 1.0;
     }
-    // `p` is NaN if a column has only zeros. The effects of context, batched tokens and the constant term can then not
+    // `p` is NaN if a column has only zeros. Then the effects of context, batched tokens and the constant term cannot
     // be separated.
     if p.is_nan() {
         return f64::INFINITY;
     }
     let angle = (a * b * c / p.powi(3)).clamp(-1.0, 1.0).acos() / 3.0;
     let eigenvalue = |turn: f64| 1.0 + 2.0 * p * (angle + turn * std::f64::consts::TAU / 3.0).cos();
-    // If the smallest eigenvalue is zero, its computed value is a rounding error, which may be negative. It then counts
-    // as 0.
+    // If the smallest eigenvalue is zero, its computed value is a rounding error, which may be negative. A negative
+    // value counts as 0.
     (eigenvalue(0.0) / eigenvalue(1.0).max(0.0)).sqrt()
 }
 
@@ -238,7 +239,7 @@ mod tests {
         assert!(matches!(fit(&samples), Err(FitError::BadSample { index: 3, .. })));
     }
 
-    /// If all requests have one length, context and batched tokens grow together, and the costs of the two cannot be
+    /// If all requests have one length, context and batched tokens grow together. Then their costs α and γ cannot be
     /// separated.
     #[test]
     fn shapes_that_cannot_separate_the_terms_are_refused_or_distrusted() {

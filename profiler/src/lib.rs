@@ -1,9 +1,9 @@
-//! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to their times, and reports how far both
-//! fits can be trusted.
+//! Measures the times of forward passes, fits `T = α·context + γ·batched + δ` and a table to these times, and reports
+//! how far the formula and the table can be trusted.
 //!
-//! [`grid`] lists the shapes to measure, [`measure()`] times them, [`Timed`] holds the times of one shape, [`assess`]
-//! fits costs to them, and [`Profile`] is the file. [`fit_truth`] fits the linear formula to a latency model. A bad fit
-//! always comes with reasons, so that it is never trusted silently.
+//! [`grid`] lists the shapes of passes to measure, [`measure()`] times them, [`Timed`] holds the times of one shape,
+//! [`assess`] fits costs to the times, and [`Profile`] is the resulting file. [`fit_truth`] fits the formula to a
+//! latency model. A bad fit always comes with reasons, so that it is never trusted silently.
 
 mod assess;
 mod busy;

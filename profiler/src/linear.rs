@@ -1,5 +1,5 @@
-//! Fits α, γ, δ in two ways: by non-negative least squares on relative errors, and by ordinary least squares, which
-//! gives standard errors and p-values.
+//! Fits α, γ, δ of a linear pass cost in two ways: by non-negative least squares on relative errors, and by ordinary
+//! least squares, which gives standard errors and p-values.
 
 use crate::fit::{FitError, Sample, condition};
 use crate::nnls::nnls;
@@ -41,8 +41,8 @@ fn row(s: &Sample) -> [f64; 3] {
     [s.context, s.batched, 1.0]
 }
 
-/// Standard errors of the coefficients `x` of A·x ≈ b: √(residual variance · diagonal of (AᵀA)⁻¹). A has only the
-/// columns whose coefficient is above 0. The other coefficients have the standard error 0.
+/// Returns the standard errors of the coefficients `x` of A·x ≈ b: √(residual variance · diagonal of (AᵀA)⁻¹). A has
+/// only the columns whose coefficient is above 0. Coefficients of 0 have the standard error 0.
 fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64; 3] {
     let used: Vec<usize> = (0..3).filter(|&j| x[j] > 0.0).collect();
     let own = a.select_columns(&used);
@@ -63,8 +63,8 @@ pub fn fit_ols(samples: &[Sample]) -> Result<OlsFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
     }
-    // The columns are scaled to about 1, so that the pseudo-inverse is well-conditioned. The unit of time is the
-    // longest pass.
+    // The columns are scaled to about 1, so that the pseudo-inverse is well-conditioned. Times are divided by the time
+    // of the longest pass.
     let most = |value: fn(&Sample) -> f64| samples.iter().map(value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let (context, batched, longest) = (most(|s| s.context), most(|s| s.batched), most(|s| s.seconds));
     let row = |s: &Sample| [s.seconds / longest, 1.0, s.context / context, s.batched / batched];
@@ -93,7 +93,7 @@ mod tests {
 
     const TRUE: Coefficients = Coefficients { alpha_s: 0.26e-6, gamma_s: 60e-6, delta_s: 9e-3 };
 
-    /// Samples of a machine with the costs `c`, with uniform relative noise of up to ±`noise`.
+    /// Samples (pass times) of a test machine with the costs `c`, with uniform relative noise of up to ±`noise`.
     fn samples(c: Coefficients, noise: f64) -> Vec<Sample> {
         let luck = Luck::new(3, Stream::Profile, 0);
         let sample = |(i, (batched, context)): (usize, (f64, f64))| {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_negative_coefficient_becomes_zero_and_the_others_are_fitted() {
-        // In these samples passes become faster with a longer context, which no real cost does.
+        // With this negative α, passes become faster with a longer context, which no real machine does.
         let odd = Coefficients { alpha_s: -0.1e-6, gamma_s: 60e-6, delta_s: 9e-3 };
         let fit = fit_linear(&samples(odd, 0.0)).unwrap();
         assert_eq!((fit.alpha_s, fit.alpha_se_s), (0.0, 0.0));

@@ -1,9 +1,9 @@
-//! Measures every shape in several visits, in a shuffled order, until the time budget is spent.
+//! Times passes of every shape in several visits, in a shuffled order, until the time budget is spent.
 //!
 //! A visit is one or two warm-up passes and then a few timed passes of one shape. Visits of the same shape are far
-//! apart in time. A change of the machine then shows as a difference between visits, and not as an effect of the shape.
-//! An anchor is a shape that is visited often; anchors show such changes too. The seed fixes the order of all visits,
-//! so an interrupted measurement can continue with the next visit.
+//! apart in time. A change of the machine's speed then shows as a difference between visits, and not as an effect of
+//! the shape. An anchor is a shape that is visited often; anchors show such changes too. The seed fixes the order of
+//! all visits, so an interrupted measurement can continue with the next visit.
 
 use crate::assess::Timed;
 use crate::shapes::{Kind, Role, Shape};
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A device that runs and times passes. It is a trait, so that tests can measure a machine with known costs.
+/// A device that runs and times passes. Tests implement this trait by a machine with known costs.
 pub trait Passes {
     /// The error with which a pass can fail.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Runs one pass of a model, with the work that a server does on the host for this pass. Returns the time of both
-    /// together.
+    /// Runs one pass of the model `role`, with the work that a server does on the host for this pass. Returns the time
+    /// of the pass and the host work together.
     ///
     /// # Errors
     /// The device fails.
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
 
-    /// Number of passes of a shape after which further passes take equally long. A visit (a few passes of one shape
-    /// in a row) does not time these first passes.
+    /// Number of warm-up passes of a shape, after which each further pass takes the same time. A visit (a few passes of
+    /// one shape in a row) does not time these first passes.
     fn warm_up_passes(&self) -> u32 {
         1
     }
@@ -35,11 +35,11 @@ pub trait Passes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// Which model runs the passes of the visit.
+    /// The model (target or draft) that runs the passes of the visit.
     pub role: Role,
     /// The shape of the visit's passes.
     pub shape: Shape,
-    /// Whether the shape is an anchor: a shape that is visited again and again, to see whether the machine's speed
+    /// True if the shape is an anchor: a shape that is visited again and again, to see whether the machine's speed
     /// changes.
     pub anchor: bool,
 }
@@ -57,23 +57,24 @@ pub struct Visit {
 /// The time that a measurement may spend on one visit (a few passes of one shape in a row) and on all visits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// A visit ends when its timed passes took this long together. It has at least `least` and at most `most` timed
+    /// A visit ends when its timed passes together took this time. But it has at least `least` and at most `most` timed
     /// passes.
     pub visit: Duration,
     /// Fewest timed passes of a visit.
     pub least: u32,
     /// Most timed passes of a visit.
     pub most: u32,
-    /// The measurement ends with the round (one visit of each shape) in which the timed passes of all visits took
-    /// this long together. The number of rounds stays within [`ROUNDS`].
+    /// When the timed passes of all visits together took this time, the measurement ends at the end of the present
+    /// round (one visit of each shape). The number of rounds stays within [`ROUNDS`].
     pub all: Duration,
 }
 
-/// The usual number of visits (a few passes in a row) of each shape. Samples are spread over several visits, so that
-/// a machine that is slow for some seconds affects few of them. If passes are long, shapes get fewer visits. If time
-/// is left, shapes get more visits, so that the visits see all speeds of a machine whose speed changes over a minute.
+/// The usual number of visits (a few passes in a row) of each shape. The passes of a shape are spread over several
+/// visits, so that a machine that is slow for some seconds affects few of them. If passes are long, shapes get fewer
+/// visits. If time is left, shapes get more visits, so that the visits see all speeds of a machine whose speed changes
+/// over a minute.
 const USUAL_ROUNDS: usize = 6;
-/// (fewest, most) rounds of a measurement; in a round, a few passes of each shape are timed.
+/// (fewest, most) rounds of a measurement. In a round, a few passes of each shape are timed.
 pub const ROUNDS: (usize, usize) = (2, 60);
 /// The anchor of each model is timed before the shapes 0, 10, 20 and so on of each round. (A round times each shape
 /// once. An anchor is a shape that is timed again and again, to see whether the machine's speed changes.)
@@ -82,10 +83,10 @@ const ANCHOR_EVERY: usize = 10;
 /// caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// The order of visits (each a few passes of one shape): `ROUNDS.1` rounds over the shapes of both models. The seed
-/// shuffles each round. The anchor of each model, a shape that shows changes of the machine's speed, is visited
-/// before the first visit of a round and then before every tenth. A model's anchor is its first decode shape, or its
-/// first shape if it has no decode shape. Equal shapes and seeds give equal orders.
+/// Returns the order of all visits (each a few passes of one shape): `ROUNDS.1` rounds over the shapes of both models.
+/// The seed shuffles each round. The anchor of each model, a shape that shows changes of the machine's speed, is
+/// visited before the visits 0, 10, 20 and so on of a round. A model's anchor is its first decode shape, or its first
+/// shape if it has no decode shape. Equal shapes and seeds give equal orders.
 pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
     let of_each = Role::EACH.zip(shapes);
     let stops_of = |(role, shapes): (Role, &[Shape])| {
@@ -113,8 +114,8 @@ pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
 }
 
 impl Effort {
-    /// Divides the time budget `budget` over visits (each a few passes of one shape), so that the usual number of
-    /// rounds over all shapes fits. `scheduled` is the number of visits in the whole schedule.
+    /// Divides the time budget `budget` among the visits (each a few passes of one shape), so that the usual number of
+    /// rounds over all shapes fits into it. `scheduled` is the number of visits in the whole schedule.
     pub fn within(budget: Duration, scheduled: usize) -> Effort {
         let visits = (scheduled / ROUNDS.1 * USUAL_ROUNDS).max(1);
         let all = budget.mul_f64(TIMED_SHARE);
@@ -159,10 +160,10 @@ pub enum Until {
     Share(f64),
 }
 
-/// Makes the visits (a few timed passes of one shape each) of `stops` that are not in `done`, and adds them to
-/// `done`, until the condition `until` holds. `done` must be a prefix of `stops`. After each visit it calls `keep`
-/// with the visit's number (from 0), the estimated number of all visits, and the visit. If `interrupt` is set, it
-/// returns an error before the next visit.
+/// Makes those visits (a few timed passes of one shape each) of `stops` that are not in `done`, and adds them to
+/// `done`, until the condition `until` holds. `done` must be a prefix of `stops`. After each visit, the function calls
+/// `keep` with the visit's number (from 0), the estimated number of all visits, and the visit. If `interrupt` is set,
+/// the function returns an error before the next visit.
 ///
 /// # Errors
 /// See [`MeasureError`]. Visits for which `keep` was called remain valid.
@@ -200,8 +201,8 @@ pub fn measure<P: Passes + ?Sized, K>(
 }
 
 fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Result<Vec<f64>, P::Error> {
-    // The first pass is not timed, because the caches still have the data of the shape before. On a GPU the second pass
-    // is not timed either, because it records a CUDA graph.
+    // The first pass is not timed, because the caches still hold the data of the previous shape. On a GPU the second
+    // pass is not timed either, because it records a CUDA graph.
     for _ in 0..passes.warm_up_passes() {
         passes.time(stop.role, &stop.shape)?;
     }
@@ -210,7 +211,7 @@ fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Res
     while seconds.len() < effort.least as usize || (seconds.len() < effort.most as usize && spent < effort.visit) {
         let took = passes.time(stop.role, &stop.shape)?;
         spent += took;
-        // A coarse clock may measure 0 s, for which there is no relative error. Each time is therefore at least 1 ns.
+        // A coarse clock may measure 0 s, for which no relative error exists. Each time is therefore at least 1 ns.
         seconds.push(took.as_secs_f64().max(1e-9));
     }
     Ok(seconds)
@@ -230,9 +231,9 @@ pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     all
 }
 
-/// Relative change of the time of the anchor of the model `role` (0.05: 5 % slower). An anchor is a shape that is
-/// timed again and again. The change is from the first third of the anchor's visits to the last third. `None` with
-/// fewer than three visits.
+/// Relative change of the time of the anchor of the model `role` (0.05: 5 % slower). An anchor is a shape that is timed
+/// again and again. The change compares the last third of the anchor's visits with the first third. `None` if the
+/// anchor has fewer than three visits.
 pub fn drift(visits: &[Visit], role: Role) -> Option<f64> {
     let time_of = |v: &Visit| crate::assess::median(v.seconds.clone());
     let times: Vec<f64> = visits.iter().filter(|v| v.stop.role == role && v.stop.anchor).map(time_of).collect();

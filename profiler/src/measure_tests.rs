@@ -3,12 +3,12 @@ use crate::shapes::{Density, grid};
 use crate::testing::{line, room};
 use std::convert::Infallible;
 
-/// A machine with linear costs. A draft pass takes a tenth of a target pass. With every pass the machine becomes slower
-/// by the share `slope` of its speed at the beginning.
+/// A machine with linear costs. A draft pass takes a tenth of the time of a target pass. The machine becomes slower:
+/// pass number n takes 1 + `slope` · n times its usual time.
 struct Machine {
     passes: u64,
     slope: f64,
-    /// The number of the pass that fails; 0 for none.
+    /// The number of the pass that fails, from 1. 0 if no pass fails.
     breaks_at: u64,
 }
 
@@ -90,8 +90,8 @@ fn an_interrupted_measurement_continues_with_the_same_result() {
     assert_eq!(collect(&parts, Role::Draft), collect(&whole, Role::Draft));
 }
 
-/// A measurement that is made in twenty slices (each goes on where the one before ended) makes the same visits (a few
-/// timed passes of one shape each) as an uninterrupted measurement.
+/// A measurement is made in twenty slices; each slice continues where the slice before ended. It makes the same visits
+/// (a few timed passes of one shape each) as an uninterrupted measurement.
 #[test]
 fn a_measurement_in_slices_equals_an_uninterrupted_one() {
     let stops = stops(3);
@@ -105,7 +105,7 @@ fn a_measurement_in_slices_equals_an_uninterrupted_one() {
         let never = AtomicBool::new(false);
         measure(&mut steady, &stops, (effort(&stops), until), &mut sliced, &never, kept).unwrap();
         // The estimate of the number of all visits (a few timed passes of one shape each) becomes better with time. A
-        // slice of the measurement that ends at a share of the estimate may therefore end too early or too late.
+        // slice that should end at 3/20 of all visits, say, may therefore end too early or too late.
         let share = sliced.len() as f64 / whole.len() as f64;
         assert!(
             sliced.len() >= round && (slice < 5 || (share - f64::from(slice) / 20.0).abs() < 0.1),
@@ -128,7 +128,8 @@ fn cheap_shapes_get_more_samples_and_none_gets_too_few() {
     }
     let samples = |of: fn(&&Visit) -> bool| visits.iter().filter(of).map(|v| v.seconds.len()).min().unwrap();
     assert!(samples(|v| v.stop.role == Role::Draft && v.stop.anchor) > samples(|v| v.stop.shape.batched() >= 256));
-    // Only whole rounds (one visit of each shape) are made. The time budget is spent during the last round.
+    // The measurement makes only whole rounds (one visit of each shape). The time budget is spent during the last
+    // round.
     let rounds = visits.len() * ROUNDS.1 / stops.len();
     assert!((ROUNDS.0..ROUNDS.1).contains(&rounds), "{rounds} rounds");
     assert!(collect(&visits, Role::Target).iter().all(|t| t.visits.len() == rounds));
@@ -170,7 +171,8 @@ fn a_pass_that_fails_is_named_and_finished_visits_are_kept() {
     assert!(!visits.is_empty() && visits.iter().map(|v| &v.stop).eq(&stops[..visits.len()]));
 }
 
-/// A machine whose first two passes of each shape take longer, like a GPU that loads kernels and then records a graph.
+/// A machine on which the first two passes of each shape take longer, like a GPU that loads kernels and then records a
+/// CUDA graph. The map counts the passes of each shape.
 #[derive(Default)]
 struct Recording(std::collections::BTreeMap<(Role, Shape), u32>);
 

@@ -1,4 +1,5 @@
-//! Fits the linear cost formula, by which policies decide, to a latency model that need not be linear.
+//! Fits the linear cost formula α·context + γ·batched + δ, by which policies decide, to a latency model that may not be
+//! linear.
 
 use crate::fit::{Fit, FitError, Sample, fit};
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
@@ -10,12 +11,12 @@ const BATCHED: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// tokens.
 const CONTEXT: [u64; 6] = [0, 512, 2048, 8192, 32_768, 131_072];
 
-/// Fits α, γ, δ to the latency model `truth` over a grid of decode and verification passes. If the model is linear, its
-/// coefficients are recovered to 1e-9 (relative). If all passes take no time, the coefficients are 0.
+/// Fits α, γ, δ to the latency model `truth` over a grid of decode and verification passes. If the latency model is
+/// linear, its coefficients are recovered to 1e-9 (relative). If all passes take no time, the coefficients are 0.
 ///
 /// # Errors
-/// Some passes take no time, and fewer than 4 others remain, or the others cannot separate the coefficients. A time is
-/// not finite. The least-squares solver fails.
+/// Some passes take no time, and the other passes are fewer than 4 or cannot separate the coefficients. A time is not
+/// finite. The least-squares solver fails.
 pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
     let mut samples = Vec::new();
     for batched in BATCHED {
@@ -64,13 +65,13 @@ mod tests {
         let roofline: foretoken_hardware::RooflineSpec =
             serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
-        // In the fit to this roofline of a 7B model, δ is mostly the time to read the weights: about 8.3 ms, and
-        // overheads.
+        // The latency model is the roofline of a 7B model. In the fit, δ is mostly the time to read the weights, about
+        // 8.3 ms, plus overheads.
         assert!((7e-3..11e-3).contains(&fit.coefficients.delta_s), "{fit:?}");
-        // α is the time to read a token's 512 KiB of KV at 80 % of 2,039 GB/s.
+        // α is the time to read the KV of one token: 512 KiB at 80 % of 2,039 GB/s.
         let alpha_s = 524_288.0 / (2039e9 * 0.8);
         assert!((fit.coefficients.alpha_s / alpha_s - 1.0).abs() < 0.05, "{fit:?}");
-        // Above about 90 tokens, a pass takes longer to compute than to read the weights. A linear formula cannot
+        // A pass of more than about 90 tokens takes longer to compute than to read the weights. A linear formula cannot
         // follow this bend. The fit reports its errors and is not trusted.
         assert!(!fit.trusted && (0.05..0.15).contains(&fit.mean_error), "{fit:?}");
         let jagged = foretoken_hardware::StaircaseSpec {

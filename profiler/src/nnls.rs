@@ -9,7 +9,7 @@ use nalgebra::{DMatrix, DVector};
 /// The length of `b` is not the number of rows of `a`.
 pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     assert_eq!(a.nrows(), b.len(), "one number a row");
-    // Columns are scaled to unit length, so that one tolerance suits all of them.
+    // Columns are scaled to unit length, so that one tolerance suits all columns.
     let lengths: Vec<f64> = a.column_iter().map(|c| c.norm()).collect();
     let mut scaled = a.clone();
     for (mut column, &length) in scaled.column_iter_mut().zip(&lengths) {
@@ -21,7 +21,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     let mut free = vec![false; a.ncols()];
     let tolerance = 1e-10 * b.norm();
     // Each turn of the loop lets one more coefficient be above 0. No set of such coefficients occurs twice, so the loop
-    // ends. With rounding errors a set may occur again, so the number of turns is bounded.
+    // ends. Rounding errors could make a set occur again, so the number of turns is bounded.
     for _ in 0..10 * a.ncols() {
         let gradient = scaled.transpose() * (b - &scaled * &x);
         let steepest = (0..a.ncols()).filter(|&j| !free[j]).max_by(|&i, &j| gradient[i].total_cmp(&gradient[j]));
@@ -30,7 +30,8 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
         loop {
             let full = among(&scaled, b, &free);
             let blocking = (0..a.ncols()).filter(|&j| free[j] && full[j] <= 0.0);
-            // Moves x towards the unconstrained solution, until the first coefficient reaches 0.
+            // Moves x towards the unconstrained solution `full`, until the first coefficient reaches 0. If no
+            // coefficient does, x becomes `full`.
             let Some(step) = blocking.map(|j| x[j] / (x[j] - full[j])).min_by(f64::total_cmp) else {
                 x = full;
                 break;
@@ -44,7 +45,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
             }
         }
         if !free[entering] {
-            // The coefficient that this turn added went back to 0 at once. It does not improve the fit by more than
+            // The coefficient that this turn let be above 0 went back to 0 at once, so it improves the fit only by
             // rounding errors.
             break;
         }
@@ -53,8 +54,8 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     x
 }
 
-/// The least-squares solution over the columns `j` whose `free[j]` is true. The coefficients of the other columns are
-/// 0.
+/// Returns the least-squares solution over those columns `j` whose `free[j]` is true. The coefficients of the other
+/// columns are 0.
 fn among(a: &DMatrix<f64>, b: &DVector<f64>, free: &[bool]) -> DVector<f64> {
     let columns: Vec<usize> = (0..a.ncols()).filter(|&j| free[j]).collect();
     let solution = a.select_columns(&columns).svd(true, true).solve(b, 1e-12).expect("both factors were asked for");
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{Luck, Stream};
 
-    /// Tries all sets of columns. Returns the smallest residual of those sets whose least-squares solution is
+    /// Tries all sets of columns. Returns the smallest residual among the sets whose least-squares solution is
     /// non-negative.
     fn brute_force(a: &DMatrix<f64>, b: &DVector<f64>) -> f64 {
         let all = 1u32 << a.ncols();

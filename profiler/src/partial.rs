@@ -1,6 +1,7 @@
-//! The side file that stores an unfinished measurement, as frames with checksums and JSON contents. The first frame is
-//! the setup. Each finished visit (a few timed passes of one shape) is appended as a frame. After Ctrl-C or a kill, at
-//! most the last frame is incomplete. If a frame is damaged, this visit and all later visits are measured again.
+//! The side file that stores an unfinished measurement as frames; a frame has a checksum and JSON. The first frame is
+//! the setup (the settings of the measurement). Each finished visit (a few timed passes of one shape) is appended as a
+//! frame. After Ctrl-C or a kill, at most the last frame is incomplete. If the frame of a visit is damaged, this visit
+//! and all later visits are measured again.
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
@@ -18,14 +19,14 @@ pub struct Partial {
     path: PathBuf,
 }
 
-/// The finished visits (a few timed passes of one shape) that [`Partial::open`] read from a side file.
+/// The finished visits (a few timed passes of one shape each) that [`Partial::open`] read from a side file.
 #[derive(Debug, Default)]
 pub struct SavedVisits {
     /// The undamaged visits (a few timed passes of one shape each) of the side file, in the order in which they were
     /// planned.
     pub visits: Vec<Visit>,
     /// Why visits (a few timed passes of one shape each) were dropped and will be measured again; `None` if the whole
-    /// file is undamaged. A file that ends within a visit, as after a kill, is not damaged.
+    /// file is undamaged. A file that ends in the middle of a visit, as after a kill, is not damaged.
     pub dropped: Option<String>,
 }
 
@@ -65,8 +66,8 @@ pub enum PartialError {
 }
 
 impl Partial {
-    /// The path of the side file for the profile `out`: in the same folder, with `.measured.partial` added to the
-    /// file's name.
+    /// Returns the path of the side file for the profile `out`: in the same folder, with `.measured.partial` added to
+    /// the name of the profile's file.
     pub fn path_for(out: &Path) -> PathBuf {
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(".measured.partial");
@@ -74,8 +75,9 @@ impl Partial {
     }
 
     /// Opens the side file at `path`, or begins a new one. Returns the file and its visits (a few timed passes of one
-    /// shape each). A file that ends within its setup counts as new. The file is cut off before the first visit that
-    /// is damaged or that is not the next planned visit of `setup`. The visits from there on are measured again.
+    /// shape each). A file that ends within its setup (the settings) counts as new. The file is cut off before the
+    /// first visit that is damaged or that is not the next planned visit of `setup`. The visits from this one on are
+    /// measured again.
     ///
     /// # Errors
     /// See [`PartialError`].
@@ -87,7 +89,8 @@ impl Partial {
         };
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        // On a file system without locks, another process is not kept from writing to the side file.
+        // On a file system without locks, `try_lock` fails with another error. Then the side file is used without
+        // protection from other processes.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(PartialError::Busy { path: path.to_owned() });
         }
@@ -105,7 +108,8 @@ impl Partial {
         };
         let was: Setup = serde_json::from_slice(&body)
             .map_err(|e| PartialError::Unreadable { path: path.to_owned(), why: format!("its setup: {e}") })?;
-        // The present setup is written as JSON and read back, so that its numbers are rounded like those in the file.
+        // The present setup (settings) is written as JSON and read back, so that its numbers are rounded like the
+        // numbers in the file.
         let now: Setup = serde_json::from_slice(&json(setup)).expect("a setup reads back");
         let differences = was.differences(&now);
         if !differences.is_empty() {
@@ -147,8 +151,8 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data always serialises")
 }
 
-/// Parses a finished visit (a few timed passes of one shape). `None` if it does not belong to the planned visit
-/// `stop`, or if it has no times or a time that is not above 0.
+/// Parses a finished visit (a few timed passes of one shape). `None` if the visit does not belong to the planned visit
+/// `stop`, has no times, or has a time that is not above 0.
 fn visit(body: &[u8], stop: &Stop) -> Option<Visit> {
     let visit: Visit = serde_json::from_slice(body).ok()?;
     let good = visit.stop == *stop && !visit.seconds.is_empty() && visit.seconds.iter().all(|&s| s > 0.0);
@@ -185,8 +189,8 @@ mod tests {
         assert_eq!(saved.visits, all[..6]);
     }
 
-    /// If a bit of the setup is flipped, the file cannot be used. If a bit of a visit (a few timed passes of one
-    /// shape) is flipped, this visit and all later visits are dropped, with a reason.
+    /// One bit of the file is flipped. If the bit is in the setup (the settings), the file cannot be used. If it is in
+    /// a visit (a few timed passes of one shape), this visit and all later visits are dropped, with a reason.
     #[test]
     fn damaged_frames_are_never_used() {
         let dir = tempfile::tempdir().unwrap();
@@ -221,8 +225,8 @@ mod tests {
         other.device.threads = 7;
         let error = Partial::open(&path, &other).unwrap_err().to_string();
         assert!(error.ends_with("device.threads: was 2, now 7"), "{error}");
-        // A side file that ends within its setup is begun again. A file of another format is refused and left
-        // unchanged.
+        // A side file that is cut off within its setup (settings) is begun again. A file of another format is refused
+        // and left unchanged.
         let bytes = std::fs::read(&path).unwrap();
         for cut in [0, 5, 8, 30, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..cut]).unwrap();

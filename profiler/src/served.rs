@@ -1,5 +1,5 @@
-//! Costs fitted to the passes of a running server. The server runs many thousands of passes of different shapes, and
-//! the requests of a pass have different lengths. All passes are passes of normal serving; none is run only to be
+//! Fits costs to the passes of a running server. The server runs many thousands of passes of different shapes, and the
+//! requests of a pass have different lengths. All passes are passes of normal serving; no pass is run only to be
 //! measured.
 
 use crate::assess::{INTERRUPTED, median};
@@ -11,22 +11,22 @@ use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 
-/// A group holds passes of nearly equal shapes, which a fit replaces by their mean pass. Two passes of at most this
-/// number of tokens share a group only if their numbers of tokens are equal. Two larger passes share a group if their
-/// numbers of tokens differ by less than about the factor [`ALIKE`].
+/// A group holds passes of nearly equal shapes, which a fit replaces by their mean pass. Passes of at most this number
+/// of tokens share a group only if their numbers of tokens are equal. Larger passes share a group if their numbers of
+/// tokens differ by less than about the factor [`ALIKE`].
 const APART: u64 = 64;
 /// A group holds passes of nearly equal shapes, which a fit replaces by their mean pass. Two passes share a group if
 /// their contexts and their query-key pairs differ by less than about this factor.
 const ALIKE: f64 = 1.15;
 
-/// A pass that a server ran, with its time.
+/// A pass that a server ran, with its shape and its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServedPass {
     /// The shape of the pass, with context counted once per request.
     pub shape: PassShape,
     /// Number of requests in the pass.
     pub requests: u64,
-    /// Whether the pass had a prefill chunk.
+    /// True if the pass had a prefill chunk.
     pub prompts: bool,
     /// Time of the pass, seconds.
     pub seconds: f64,
@@ -38,11 +38,11 @@ pub struct Served {
     alike: BTreeMap<Key, Vec<ServedPass>>,
 }
 
-/// The key of a group of passes of nearly equal shapes: ([tokens, context, query-key pairs], whether there is a prefill
+/// The key of a group of passes of nearly equal shapes: ([tokens, context, query-key pairs], true if there is a prefill
 /// chunk). Context, pairs, and numbers of tokens above [`APART`] are on logarithmic scales.
 type Key = ([i64; 3], bool);
 
-/// A group of passes of nearly equal shapes, as one pass with their mean sizes and mean time.
+/// A group of passes of nearly equal shapes, replaced by one pass with their mean sizes and mean time.
 struct Mean {
     shape: PassShape,
     prompts: bool,
@@ -53,7 +53,7 @@ struct Mean {
 }
 
 impl Served {
-    /// Adds a pass, to the group of passes whose shapes are nearly equal to its shape.
+    /// Adds a pass to the group of passes whose shapes are nearly equal to its own.
     pub fn add(&mut self, pass: ServedPass) {
         let ratio = |x: u64| ((x + 1) as f64).log(ALIKE).round() as i64;
         let PassShape { batched, context, pairs, .. } = pass.shape;
@@ -61,7 +61,7 @@ impl Served {
         self.alike.entry(([size, ratio(context), ratio(pairs)], pass.prompts)).or_default().push(pass);
     }
 
-    /// Adds all passes of `other`.
+    /// Adds all passes of `other` to these passes.
     pub fn extend(&mut self, other: &Served) {
         other.alike.iter().for_each(|(key, passes)| self.alike.entry(*key).or_default().extend(passes));
     }
@@ -76,7 +76,7 @@ impl Served {
         self.alike.is_empty()
     }
 
-    /// Fits a table that gives the time of a pass of any shape to the passes. `None` if there is no pass.
+    /// Fits a table to the passes, which gives the time of a pass of any shape. `None` if there is no pass.
     pub fn table(&self) -> Option<MeasuredSpec> {
         let means = self.means();
         let passes: Vec<(PassShape, f64)> = means.iter().map(|m| (m.shape, m.seconds)).collect();
@@ -84,11 +84,12 @@ impl Served {
         (!passes.is_empty()).then(|| fit_counted(&passes, &counts))
     }
 
-    /// Fits the linear cost α·context + γ·tokens + δ, by which policies decide, to the passes without prefill chunks.
+    /// Fits the linear cost α·context + γ·tokens + δ, by which policies decide, to the groups of passes without prefill
+    /// chunks. A group holds passes of nearly equal shapes.
     ///
     /// # Errors
-    /// Passes of nearly equal shapes form a group. There are fewer than 4 groups of passes without prefill chunks, or
-    /// these groups cannot separate the effects of the terms.
+    /// There are fewer than 4 groups of passes without prefill chunks, or these groups cannot separate the effects of
+    /// the terms.
     pub fn line(&self) -> Result<Coefficients, FitError> {
         let sample =
             |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };
@@ -130,8 +131,8 @@ impl Served {
 }
 
 impl Mean {
-    /// The mean pass of a group of passes of nearly equal shapes: its mean sizes and its mean time. Interrupted passes
-    /// (see [`INTERRUPTED`]) are left out, as in profiles.
+    /// Makes the mean pass of a group of passes of nearly equal shapes: its mean sizes and its mean time. Interrupted
+    /// passes (see [`INTERRUPTED`]) are left out, as in measured profiles.
     fn of(passes: &[ServedPass]) -> Mean {
         let middle = median(passes.iter().map(|p| p.seconds).collect());
         let kept: Vec<&ServedPass> = passes.iter().filter(|p| p.seconds <= INTERRUPTED * middle).collect();
@@ -162,8 +163,9 @@ mod tests {
         1e-4 + 2e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 1e-9 * p.pairs as f64
     }
 
-    /// `n` passes of up to 8 requests with different lengths. Every tenth pass has a prefill chunk. Times have noise of
-    /// up to ±2.5 %. If `spoiled` is true, about one pass in a hundred was interrupted and takes 20 times as long.
+    /// Returns `n` passes of up to 8 requests with different lengths on a test machine. Every tenth pass has a prefill
+    /// chunk. Times have noise of up to ±2.5 %. If `spoiled` is true, about one pass in a hundred was interrupted and
+    /// takes 20 times as long.
     fn served(seed: u64, n: u64, spoiled: bool) -> Served {
         let luck = Luck::new(seed, Stream::Profile, 0);
         let mut served = Served::default();
@@ -207,7 +209,8 @@ mod tests {
         let (mut half, other) = (served(1, 500, false), served(2, 500, false));
         half.extend(&other);
         assert_eq!(half.len(), 1000);
-        // One served pass is enough for a table, but not for α, γ, δ. Without passes there is no table and no α, γ, δ.
+        // A single served pass is enough for a table, but not for the linear cost α, γ, δ. Without any pass there is no
+        // table and no linear cost.
         assert!(served(1, 1, false).table().is_some() && served(1, 1, false).line().is_err());
         let none = Served::default();
         assert!(none.is_empty() && none.table().is_none() && none.noise_cv() == 0.0);

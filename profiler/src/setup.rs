@@ -1,5 +1,6 @@
-//! The settings of a profiling run. They decide the planned visits (a few timed passes of one shape), and show whether
-//! a resumed run has other settings. Together with the finished visits they give the profile.
+//! The settings of a measurement for a profile. They decide the planned visits (a few timed passes of one shape), and
+//! they show whether a resumed measurement has other settings. The profile is made from the settings and the finished
+//! visits.
 
 use crate::assess::{assess, context_reads, failures};
 use crate::busy::Busy;
@@ -11,24 +12,24 @@ use foretoken_sim::{ContextReads, Pair};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The settings of a measurement. The same settings give the same visits (a few timed passes of one shape) in the same
-/// order.
+/// The settings of a measurement for a profile. The same settings give the same visits (a few timed passes of one
+/// shape) in the same order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Version of Foretoken that measures.
+    /// Version of the Foretoken that makes the measurement.
     pub foretoken: String,
     /// The machine that is measured.
     pub device: DeviceInfo,
-    /// Size and weights of the target.
+    /// Name, size and weights of the target.
     pub target: ModelInfo,
-    /// Size and weights of the draft.
+    /// Name, size and weights of the draft model.
     pub draft: ModelInfo,
     /// Limits on the sizes of target passes that can be measured.
     pub target_room: Room,
     /// Limits on the sizes of draft passes that can be measured.
     pub draft_room: Room,
-    /// Whether all shapes of passes that the profile could time are timed, or about a quarter of them.
+    /// Which share of the shapes is timed: all shapes, or about a quarter of them.
     pub density: Density,
     /// Time budget for the whole measurement, seconds. The measurement may take longer if passes are long.
     pub budget_s: f64,
@@ -37,24 +38,25 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// If an anchor's time (an anchor is a shape that is timed again and again) changes by more than this share during a
+/// An anchor is a shape that is timed again and again. If its time changes by more than this share during a
 /// measurement, the machine counts as not steady.
 pub const STEADY: f64 = 0.05;
-/// If the coefficient of variation of the times of equal passes is above this, the profile has a warning.
+/// If the coefficient of variation of the times of equal passes is above this bound, the profile gets a warning.
 const WIDE_SPREAD: f64 = 0.10;
-/// If other processes used more than this share of the CPU time, the profile has a warning.
+/// If other processes used more than this share of the machine's CPU time, the profile gets a warning.
 const DISTURBED: f64 = 0.10;
-/// If other virtual machines got more than this share of the CPU time (steal time), the profile has a warning.
+/// If other virtual machines got more than this share of the machine's CPU time (steal time), the profile gets a
+/// warning.
 const STOLEN: f64 = 0.02;
 
 impl Setup {
-    /// The planned visits (a few timed passes of one shape), in order.
+    /// Returns the planned visits (a few timed passes of one shape each), in order.
     pub fn stops(&self) -> Vec<Stop> {
         let shapes = Role::EACH.zip(self.rooms()).map(|(role, room)| grid(role, room, self.density));
         schedule(shapes.as_ref().map(Vec::as_slice), self.seed)
     }
 
-    /// The limits on the shapes of the target and of the draft.
+    /// Returns the limits on the shapes of passes for the target and for the draft model.
     fn rooms(&self) -> Pair<&Room> {
         Pair { target: &self.target_room, draft: &self.draft_room }
     }
@@ -80,8 +82,8 @@ impl Setup {
     }
 
     /// Makes the profile with its warnings from the finished visits `visits` (a few timed passes of one shape each).
-    /// `wall` is the time that they took together. `busy` has the shares of CPU time that other processes and virtual
-    /// machines used. `measured_at` is the end of the measurement (RFC 3339, UTC).
+    /// `wall` is the time that the visits took together. `busy` has the shares of CPU time that other processes and
+    /// virtual machines used. `measured_at` is the end of the measurement (RFC 3339, UTC).
     ///
     /// # Errors
     /// The errors of [`assess`].

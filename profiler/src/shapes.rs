@@ -8,19 +8,19 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The model whose tokens are emitted.
+    /// The target model, whose tokens are emitted.
     Target,
-    /// The model that drafts tokens.
+    /// The draft model, which drafts tokens.
     Draft,
 }
 
 impl Role {
-    /// Both roles (which model runs a pass), the target first.
+    /// Both roles: the target, then the draft model.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
-    /// The role of the target and the role of the draft, as a [`Pair`].
+    /// The role of the target and the role of the draft model, as a [`Pair`].
     pub const EACH: Pair<Role> = Pair { target: Role::Target, draft: Role::Draft };
 
-    /// The role of the other model.
+    /// Returns the draft's role for the target, and the target's role for the draft.
     pub fn other(self) -> Role {
         match self {
             Role::Target => Role::Draft,
@@ -43,16 +43,16 @@ impl Role {
 pub enum Kind {
     /// Each request has one new token.
     Decode,
-    /// Each request has several new tokens. For a target they are the newest token and draft tokens to verify, all with
-    /// logits. For a draft model they are tokens that it has not run over yet (a draft gap), with logits for the last
-    /// one.
+    /// Each request has several new tokens. In a target pass they are the newest token and draft tokens to verify, all
+    /// with logits. In a draft pass they are tokens that the draft model has not run over yet (a draft gap), and only
+    /// the last one has logits.
     Verify,
-    /// Each request has a chunk of its prompt. A target computes logits for the chunk's last token, a draft model
+    /// Each request has a chunk of its prompt. A target pass computes logits for the chunk's last token; a draft pass
     /// computes none.
     Prefill,
 }
 
-/// The shape of a pass in which all requests have equal lengths.
+/// The shape of a pass in which all requests have the same number of new tokens and the same context length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shape {
     /// What the new tokens of the pass are for: decoding, verification or a prompt.
@@ -65,17 +65,17 @@ pub struct Shape {
     pub context: u32,
 }
 
-/// Most new tokens of a pass in the regions decode and verify, for which α, γ and δ must be good. A decode or
-/// verification pass with more tokens is in the region wide.
+/// Most new tokens of a pass in the regions decode and verify, for which α, γ and δ must be good. Larger decode and
+/// verification passes are in the region wide.
 pub const SERVING_TOKENS: u64 = 64;
 
-/// A group of passes whose errors are reported together.
+/// A group of passes for which the errors of fitted costs are reported together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Region {
-    /// One new token per request, at most [`SERVING_TOKENS`] tokens in the pass.
+    /// Decode passes: one new token per request, at most [`SERVING_TOKENS`] tokens in the pass.
     Decode,
-    /// Several new tokens per request, at most [`SERVING_TOKENS`] tokens in the pass.
+    /// Verification passes: several new tokens per request, at most [`SERVING_TOKENS`] tokens in the pass.
     Verify,
     /// Decode and verification passes with more than [`SERVING_TOKENS`] new tokens.
     Wide,
@@ -87,7 +87,7 @@ impl Region {
     /// All regions (groups of passes whose errors are reported together), in the order in which reports list them.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
-    /// The region of a pass of the kind `kind` with `batched` new tokens.
+    /// Returns the region (group of passes) of a pass of the kind `kind` with `batched` new tokens.
     pub fn of_pass(kind: Kind, batched: u64) -> Region {
         match kind {
             Kind::Prefill => Region::Prefill,
@@ -119,12 +119,12 @@ impl Shape {
         u64::from(self.requests) * u64::from(self.context + self.new)
     }
 
-    /// The region to which the shape belongs.
+    /// Returns the region (group of passes whose errors are reported together) to which the shape belongs.
     pub fn region(&self) -> Region {
         Region::of_pass(self.kind, self.batched())
     }
 
-    /// The sizes of the pass that a latency model gets. They are counted as the engine counts them
+    /// Returns the sizes of the pass that a latency model gets, counted as the engine counts them
     /// (`foretoken_sim::shape`). `reads` says whether the context of a decode or verification pass counts once per
     /// request or once per new token. The context of a prefill chunk always counts once.
     pub fn pass(&self, reads: ContextReads) -> PassShape {
@@ -137,7 +137,7 @@ impl Shape {
     }
 }
 
-/// Limits on the shapes of one model. Shapes within these limits can be measured.
+/// Limits on the shapes of one model's passes. Shapes within these limits can be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Room {
@@ -149,8 +149,8 @@ pub struct Room {
     pub max_batched: u32,
     /// Most requests of a pass.
     pub max_requests: u32,
-    /// Numbers of tokens for which the device has captured CUDA graphs. A pass is padded to the next such number, so
-    /// pass times jump after each of them.
+    /// Numbers of tokens for which the device has captured CUDA graphs. A pass is padded to the next larger such
+    /// number, so pass times jump after each of these numbers.
     pub graph_sizes: Vec<u32>,
 }
 
@@ -164,16 +164,16 @@ pub enum Density {
     Full,
 }
 
-/// The shapes to measure of one model, sorted, within the limits of `room`:
+/// Returns the shapes to measure of the model `role`, sorted, within the limits of `room`:
 /// - decode and verification passes, as combinations of numbers of requests, new tokens and context tokens;
-/// - decode passes at each captured graph size, and with one request more;
+/// - decode passes with as many requests as each captured CUDA-graph size, and with one request more;
 /// - prefill chunks.
 pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
     let requests: BTreeSet<u32> = requests.iter().copied().chain([room.max_requests]).collect();
-    // Numbers of new tokens of each request. A target verifies draft tokens. A draft model runs over tokens that it has
-    // not run over yet (a draft gap).
+    // Numbers of new tokens of each request. A target pass verifies draft tokens. A draft pass runs over tokens that
+    // the draft model has not run over yet (a draft gap).
     let new: &[u32] = match (role, full) {
         (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
         (Role::Target, false) => &[1, 3, 6],
@@ -182,7 +182,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     };
     let mut contexts = contexts(room);
     if !full && contexts.len() > 3 {
-        // A quick profile measures every other context length, and always the longest.
+        // A quick profile measures every second context length, and always the longest one.
         let last = contexts[contexts.len() - 1];
         contexts = contexts.into_iter().step_by(2).chain([last]).collect::<BTreeSet<_>>().into_iter().collect();
     }
@@ -201,14 +201,15 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     for r in requests {
         for &n in new {
             for (i, &c) in contexts.iter().enumerate() {
-                // To save time, verification passes of more than two requests have only every other context length.
+                // To save time, verification passes of more than two requests are measured at every second context
+                // length only.
                 if n == 1 || r <= 2 || !full || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
                     add(kind(n), r, n, c);
                 }
             }
         }
     }
-    // Adds decode passes at each captured graph size, and with one request more.
+    // Adds decode passes with as many requests as each captured CUDA-graph size, and with one request more.
     for &size in &room.graph_sizes {
         for r in [size, size + 1] {
             add(Kind::Decode, r, 1, contexts[0]);
@@ -225,9 +226,9 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Context lengths in tokens. The first is 16, or fewer if `room` has no space for twice as many. Each further length
-/// is 4 times the length before. The last is the longest length that leaves 16 positions for new tokens, if it is more
-/// than 1.5 times the length before.
+/// Returns the context lengths to measure, in tokens. The first is 16, or fewer if `room` has no space for twice as
+/// many. Each further length is 4 times the length before. The last is the longest length that leaves 16 positions for
+/// new tokens, if it is more than 1.5 times the length before.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);
@@ -272,8 +273,8 @@ mod tests {
                 }
                 for region in Region::ALL {
                     let n = shapes.iter().filter(|s| s.region() == region).count();
-                    // The shapes of a draft model may include fewer than two shapes in the region wide (decode and
-                    // verification passes of more than 64 tokens).
+                    // For a draft model, fewer than two shapes may be in the region wide (decode and verification
+                    // passes of more than 64 tokens).
                     let few = region == Region::Wide && role == Role::Draft;
                     assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
                 }

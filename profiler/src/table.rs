@@ -1,26 +1,27 @@
-//! Fits the measured table: pass times that are piecewise linear in batched tokens, query-key pairs and context.
+//! Fits a table of pass times: a function that is piecewise linear in batched tokens, in query-key pairs and in
+//! context.
 //!
 //! A piecewise linear function through given points is a constant plus a sum of ramps. A ramp is 0 before its interval,
-//! rises to 1 within the interval, and stays 1. If all coefficients are at least 0, the function never falls. The whole
-//! table is therefore one problem of non-negative least squares, on relative errors as in the linear fit.
+//! rises to 1 within the interval, and stays 1. If all coefficients are at least 0, the function never falls. Fitting
+//! the whole table is therefore one problem of non-negative least squares, on relative errors as in the linear fit.
 
 use crate::nnls::nnls;
 use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::PassShape;
 use nalgebra::{DMatrix, DVector};
 
-/// In the fitted table of pass times, each measured number of batched tokens up to this one is a point.
+/// In the fitted table of pass times, each measured number of batched tokens up to this number is a point of its own.
 const DENSE: u64 = 16;
 /// Above [`DENSE`] batched tokens, each point of the fitted table of pass times is at least this factor larger than the
-/// point before. Points at a captured graph size may be nearer.
+/// point before. Points at a captured CUDA-graph size may be nearer.
 const APART: f64 = 1.15;
-/// Numbers of query-key pairs at which the cost of attention may change its slope.
+/// Numbers of query-key pairs at which the fitted cost of attention may change its slope.
 const PAIRS: Bends = Bends { first: 1 << 9, factor: 8 };
-/// Numbers of context tokens at which the cost of context may change its slope. The cost changes where the KV of a
-/// batch becomes larger than one level of the caches.
+/// Numbers of context tokens at which the fitted cost of context may change its slope. The slope changes where the KV
+/// of a batch becomes larger than one level of the caches.
 const CONTEXT: Bends = Bends { first: 1 << 8, factor: 4 };
 
-/// The points at which a piecewise linear function may change its slope: `first`, and then `factor` times the point
+/// The sizes at which a piecewise linear function may change its slope: `first`, and then each `factor` times the size
 /// before.
 struct Bends {
     first: u64,
@@ -28,8 +29,8 @@ struct Bends {
 }
 
 impl Bends {
-    /// The points of the piecewise linear function: 0, the sizes up to half of `largest` at which its slope may change,
-    /// and `largest`. There are no points if `largest` is 0.
+    /// Returns the points of the piecewise linear function: 0, then the sizes up to half of `largest` at which its
+    /// slope may change, then `largest`. There are no points if `largest` is 0.
     fn up_to(&self, largest: u64) -> Vec<u64> {
         if largest == 0 {
             return Vec::new();
@@ -40,8 +41,9 @@ impl Bends {
     }
 }
 
-/// Fits a table to `passes`, each (shape, seconds). `borders` are captured graph sizes, to which passes are padded. The
-/// time jumps after each border, so the measured sizes just before and after a border are points of the table.
+/// Fits a table to `passes`, each given as (shape, seconds). `borders` are captured CUDA-graph sizes, to which passes
+/// are padded. The time jumps after each border, so the measured sizes just before and after a border are points of the
+/// table.
 ///
 /// # Panics
 /// There is no pass.
@@ -49,8 +51,8 @@ pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
     fit(passes, borders, nnls)
 }
 
-/// Fits a table without captured CUDA-graph sizes and with weights. Pass `i` of `passes`, (shape, seconds), is the
-/// mean of `counts[i]` passes, so the square of its relative error counts `counts[i]` times.
+/// Fits a table to means of passes, without captured CUDA-graph sizes. Pass `i` of `passes`, given as (shape, seconds),
+/// is the mean of `counts[i]` passes, so the square of its relative error has the weight `counts[i]`.
 pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> MeasuredSpec {
     fit(passes, &[], |a, b| {
         let weights = DVector::from_iterator(counts.len(), counts.iter().map(|&n| (n as f64).sqrt()));
@@ -60,7 +62,7 @@ pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> Measur
             return nnls(&a, &b);
         }
         // There are thousands of equations for a few dozen unknowns. Their QR factorisation gives a small triangular
-        // system with the same solution, which is solved instead.
+        // system with the same solution, and `nnls` solves this small system.
         let mut b = b;
         let qr = a.qr();
         qr.q_tr_mul(&mut b);
@@ -100,8 +102,8 @@ fn fit(
     }
 }
 
-/// The (point, height) pairs of a piecewise linear function. Its height is `start` at the first point, and rises by
-/// `rises[i]` from point i to point i + 1.
+/// Returns the (point, height) pairs of a piecewise linear function. Its height is `start` at the first point, and
+/// rises by `rises[i]` from point i to point i + 1.
 fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
     let heights = std::iter::once(0.0).chain(rises.iter().copied());
     let mut at = start;
@@ -115,8 +117,8 @@ fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// The height at `value` of the ramp that begins at point `at`: 0 before this point, 1 after the next point, and linear
-/// between the two. The first ramp continues below 0, and the last ramp continues above 1.
+/// Returns the height at `value` of the ramp that begins at point `at`: 0 before this point, 1 after the next point,
+/// and linear between the two points. The first ramp continues below 0, and the last ramp continues above 1.
 fn ramp(points: &[u64], at: usize, value: u64) -> f64 {
     let (from, to) = (points[at] as f64, points[at + 1] as f64);
     let share = (value as f64 - from) / (to - from);
@@ -129,7 +131,8 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
     let mut sizes: Vec<u64> = passes.iter().map(|p| p.0.batched).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Whether the time jumps between `sizes[i]` and `sizes[i + 1]`, because a captured graph size lies between them.
+    // `jumps(i)` is true if the time jumps between `sizes[i]` and `sizes[i + 1]`, because a captured CUDA-graph size
+    // lies between them.
     let jumps = |i: usize| borders.iter().any(|&b| (sizes[i]..sizes[i + 1]).contains(&u64::from(b)));
     let last = sizes.len() - 1;
     let mut points: Vec<u64> = Vec::new();
@@ -141,7 +144,8 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
             points.push(size);
             pinned = at_jump || points.len() == 1;
         } else if i == last {
-            // The table always ends at the largest size. If the point before is near, the largest size replaces it.
+            // The table always ends at the largest size. If the last point is too near to it, the largest size replaces
+            // this point.
             *points.last_mut().expect("the first size is a point") = size;
         }
     }
@@ -175,13 +179,14 @@ mod tests {
             let error = model.pass(p).as_s() / seconds - 1.0;
             assert!(error.abs() < 0.01, "{p:?}: {error}");
         }
-        // The table also predicts the time of a pass size that was not measured: 20 tokens are padded to 24.
+        // The table also predicts the time of a pass of 20 tokens, which was not measured. The machine pads it to 24
+        // tokens.
         let between = PassShape { requests: 1, batched: 20, context: 0, pairs: 0 };
         assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
     }
 
-    /// On this machine the cache holds 4,096 tokens of context. Each further token of context costs three times as
-    /// much.
+    /// On the test's machine the cache holds 4,096 tokens of context. Each token of context beyond these costs three
+    /// times as much.
     #[test]
     fn context_may_cost_more_once_there_is_much_of_it() {
         let truth = |p: &PassShape| {

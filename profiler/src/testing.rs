@@ -1,4 +1,5 @@
-//! Test machines with known pass costs, and profiles and visits (timed passes) that are computed from these costs.
+//! Test machines with known pass costs, and profiles and visits (timed passes of one shape) that are computed from
+//! these costs.
 
 use crate::assess::Timed;
 use crate::measure::Visit;
@@ -25,8 +26,9 @@ pub fn steps(shape: &Shape) -> f64 {
     1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64
 }
 
-/// The times of every shape that is timed for a model, ten times each, in two groups (visits) of five. The times have
-/// relative noise of up to ±`noise`. If `noise` is above 0, one time in fifty is also ten times too long.
+/// Returns the times of every shape that a full profile times for the model `role`: ten times per shape, in two visits
+/// of five. The times have relative noise of up to ±`noise`. If `noise` is above 0, one time in fifty is also ten times
+/// too long.
 pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     let luck = Luck::new(9, Stream::Noise, role as u64);
     let shapes = grid(role, &room(), Density::Full);
@@ -53,14 +55,14 @@ pub fn model(name: &str) -> ModelInfo {
     }
 }
 
-/// The profile of a test machine. A pass takes the time `cost`, with relative noise of up to `noise`.
+/// Returns the profile of a test machine. A pass takes the time `cost`, with relative noise of up to ±`noise`.
 pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     let wall = std::time::Duration::from_millis(1500);
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All planned visits (timed passes of one shape) of a measurement on a test machine, with five passes each. A pass
-/// takes the time `cost`, with relative noise of up to `noise`.
+/// Returns all planned visits (timed passes of one shape) of a measurement on a test machine, with five passes each. A
+/// pass takes the time `cost`, with relative noise of up to ±`noise`.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
     let visit = |(i, stop): (usize, crate::measure::Stop)| {

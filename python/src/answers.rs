@@ -1,5 +1,5 @@
-//! Reads and checks what the hooks of a Python policy return. A hook is a method that the engine calls at one moment of
-//! a step. Error messages use the Python names of the hooks and of their values.
+//! Reads and checks the values that the hooks of a Python policy return. A hook is a method of the policy that the
+//! engine calls at one moment of a step. Error messages use the Python names of the hooks and of their values.
 
 use foretoken_sim::{Drafts, Growth, MAX_SPEC_LEN, MAX_TREE_TOKENS, Wants};
 use pyo3::buffer::PyBuffer;
@@ -7,15 +7,15 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
-/// What a hook of a Python policy answers: one value for the whole batch, or one value per request.
+/// The value that a hook of a Python policy returns: one value for the whole batch, or one value per request.
 pub enum Answer<T> {
     All(T),
     Each(Vec<T>),
 }
 
 impl Answer<u32> {
-    /// Writes a hook's draft or verify lengths into `lens`, one per request. A length of request i above `most(i)` is
-    /// an error.
+    /// Writes the draft or verify lengths that a hook returned into `lens`, one per request. It is an error if the
+    /// length of request i is above `most(i)`.
     pub fn into(self, lens: &mut [u32], most: impl Fn(usize) -> u32, what: &str, whose: &str) -> PyResult<()> {
         for (i, len) in lens.iter_mut().enumerate() {
             let given = match &self {
@@ -38,7 +38,7 @@ fn wrong(what: String) -> PyErr {
     PyValueError::new_err(what)
 }
 
-/// A value as error messages show it: at most the first 80 characters of its `repr`.
+/// Returns the text of a value for error messages: at most the first 80 characters of its `repr`.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "something".to_owned(), |r| r.to_string());
     match text.char_indices().nth(80) {
@@ -47,7 +47,7 @@ fn shown(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// A whole number, 0 or more. Accepts numpy's integers; refuses `True` and floats.
+/// Reads a whole number of at least 0. Accepts numpy's integers; refuses `True` and floats.
 fn whole(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let no = || wrong(format!("it returned {}, and lengths are whole numbers from 0", shown(value)));
     if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
@@ -64,7 +64,7 @@ fn of_batch<T>(n: usize, each: Vec<T>) -> PyResult<Answer<T>> {
     }
 }
 
-/// The values of a Python sequence. Refuses a `str`, and a value that is no sequence.
+/// Returns the values of a Python sequence. Refuses a `str`, and a value that is not a sequence.
 fn items<'py>(value: &Bound<'py, PyAny>, expected: &str) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let no = |_| PyTypeError::new_err(format!("it returned {}, and {expected}", shown(value)));
     if value.is_instance_of::<PyString>() {
@@ -92,7 +92,7 @@ pub fn lengths(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<u32>> {
     of_batch(n, each.iter().map(whole).collect::<PyResult<_>>()?)
 }
 
-/// What the hook `limit` of a Python policy returned: how much the policy may draft.
+/// The value that the hook `limit` of a Python policy returned: how many tokens the policy may draft.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
     pub depth: u32,
@@ -102,8 +102,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Checks that this limit is not above the maximum in `ever`, the first value that the policy's hook `limit`
-    /// returned.
+    /// Checks that this limit is at most the maximum that `ever` states. `ever` is the first value that the policy's
+    /// hook `limit` returned.
     pub fn within(&self, ever: &Limit) -> PyResult<()> {
         let limits = [("depth", self.depth, ever.max_depth), ("tree_tokens", self.tree_tokens, ever.max_tree_tokens)];
         match limits.into_iter().find(|(_, now, most)| now > most) {
@@ -116,8 +116,8 @@ impl Limit {
     }
 }
 
-/// Reads what the hook `limit` returned: a number, or a `foretoken.Limit`. A limit above what any engine can draft is
-/// an error.
+/// Reads the value that the hook `limit` returned: a number, or a `foretoken.Limit`. A limit above the most that any
+/// engine can draft is an error.
 pub fn limit(value: Bound<'_, PyAny>) -> PyResult<Limit> {
     let limit = if value.hasattr("max_tree_tokens")? {
         let number_at = |key: &str| whole(&value.getattr(key)?);
@@ -141,15 +141,15 @@ pub fn limit(value: Bound<'_, PyAny>) -> PyResult<Limit> {
     Ok(limit)
 }
 
-/// What the hook `propose` of a Python policy returned: draft lengths, or depths of draft trees.
+/// The value that the hook `propose` of a Python policy returned: draft lengths, or depths of draft trees.
 pub struct Proposal {
     /// How draft trees grow; `None` if the policy drafts chains.
     pub growth: Option<Growth>,
     pub lengths: Answer<u32>,
 }
 
-/// Reads what the hook `propose` returned for `n` requests: draft lengths for chains, or for trees a `foretoken.Beam`
-/// or a `foretoken.Expansion`, which hold the depths.
+/// Reads the value that the hook `propose` returned for `n` requests. For chains the value has draft lengths. For trees
+/// it is a `foretoken.Beam` or a `foretoken.Expansion`, which has the depths.
 pub fn propose(value: Bound<'_, PyAny>, n: usize) -> PyResult<Proposal> {
     let growth = if let Some(topk) = value.getattr_opt("topk")? {
         Some(Growth::Beam { topk: at_least_one("topk", whole(&topk)?)? })
@@ -177,12 +177,12 @@ fn at_least_one(what: &str, value: u32) -> PyResult<u32> {
     Err(wrong(format!("{what} is {value}, and it is from 1 to {MAX_TREE_TOKENS}")))
 }
 
-/// Reads what the hook `keep_drafting` returned for `n` requests: one boolean for all requests, or one boolean per
-/// request.
+/// Reads the value that the hook `keep_drafting` returned for `n` requests: one boolean for all requests, or one
+/// boolean per request.
 pub fn keep_drafting(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<bool>> {
     const EXPECTED: &str = "keep_drafting says True or False, for all or for each request";
     let truth = |value: &Bound<'_, PyAny>| -> PyResult<Option<bool>> {
-        // Numpy's type of booleans, `bool_`, is accepted too.
+        // Numpy's boolean type `bool_` is accepted besides Python's `bool`.
         let named = value.get_type().name()?;
         match named.to_string_lossy().as_ref() {
             "bool" | "bool_" if value.len().is_err() => value.is_truthy().map(Some),
@@ -198,8 +198,8 @@ pub fn keep_drafting(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<bool
     of_batch(n, items(value, EXPECTED)?.iter().map(each).collect::<PyResult<_>>()?)
 }
 
-/// Reads what the hook `max_batch` returned: how many of the batch's `n` requests take part in the step, counted from
-/// the first. `None` if all take part.
+/// Reads the value that the hook `max_batch` returned: how many of the batch's `n` requests take part in the step,
+/// counted from the first request. `None` if all take part.
 pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     if value.is_none() {
         return Ok(None);
@@ -210,9 +210,9 @@ pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
     }
 }
 
-/// Reads what the hook `select` returned for draft trees, and marks the nodes to verify in `drafts`. The value has one
-/// entry per request: the number of best nodes to verify, or a boolean per node. A single number holds for all
-/// requests; `None` verifies all nodes. It is an error to verify more nodes of request i than `limit[i]`.
+/// Reads the value that the hook `select` returned for draft trees, and marks the nodes to verify in `drafts`. The
+/// value has one entry per request: the number of best nodes to verify, or a boolean per node. A single number holds
+/// for all requests; `None` verifies all nodes. It is an error to verify more than `limit[i]` nodes of request i.
 pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]) -> PyResult<()> {
     if value.is_none() {
         return Ok(());
@@ -255,7 +255,7 @@ pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]
     Ok(())
 }
 
-/// Reads `wants`, the tuple of names of the draft data that a policy wants to see.
+/// Reads `wants`, the policy's tuple of names of the draft data that it wants to see (such as `confidence`).
 pub fn wants(value: &Bound<'_, PyAny>) -> PyResult<Wants> {
     let mut wants = Wants::default();
     let names = match value.extract::<String>() {

@@ -1,6 +1,7 @@
-//! Columns of a batch as numpy arrays. Python owns the arrays. The program fills them before it calls a hook, and the
-//! hook may read them during the call. If a hook stored an array, the next call would change the array's numbers. So
-//! the program counts references to find out whether a hook stored an array.
+//! The columns of a batch as numpy arrays. Python owns the arrays. The program fills them before it calls a hook (a
+//! method of the policy), and the hook may read them during the call. If a hook stored an array, the next call would
+//! change the numbers in the stored array. Therefore the program counts references to find out whether a hook stored an
+//! array.
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::intern;
@@ -8,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PySlice;
 
-/// Number of references to a Python object. The reference that this call itself takes is included.
+/// Returns the number of references to a Python object, including the reference that this call itself takes.
 pub fn holders(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<usize> {
     static COUNT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let count = COUNT.get_or_try_init(py, || py.import("sys")?.getattr("getrefcount").map(Bound::unbind))?;
@@ -22,10 +23,10 @@ pub struct Columns<T: Element> {
     rows: usize,
     filled: Vec<T>,
     owner: Py<PyAny>,
-    /// Write access to the array, taken before the array was made read-only for all other code.
+    /// Write access to the numpy array. It was taken before the array was made read-only for all other code.
     buffer: PyBuffer<T>,
     /// For each column, the slice of the array that the hook got in this call; `None` if the hook did not read the
-    /// column. If the hook slices this slice, the result also refers to `owner`.
+    /// column. A slice that the hook makes of this slice also refers to `owner`.
     seen: Vec<Option<Py<PyAny>>>,
     /// Number of references to the numpy array `owner` while no hook has a slice of it.
     alone: usize,
@@ -64,7 +65,7 @@ impl<T: Element + Default> Columns<T> {
         self.filled[column * size..][..size].iter_mut().zip(values).for_each(|(cell, value)| *cell = value);
     }
 
-    /// Copies the values that [`set`](Self::set) wrote into the array that Python sees.
+    /// Copies the values that [`set`](Self::set) wrote to the numpy array that Python sees.
     ///
     /// # Errors
     /// Never in practice: the buffer was checked when it was made.
@@ -72,8 +73,8 @@ impl<T: Element + Default> Columns<T> {
         self.buffer.copy_from_slice(py, &self.filled)
     }
 
-    /// The first `n` rows of a column (one row per request) as an array. The array has one dimension, or two if a row
-    /// has several numbers.
+    /// Returns the first `n` rows of a column (one row per request) as a numpy array. The array has one dimension, or
+    /// two dimensions if a row has several numbers.
     ///
     /// # Errors
     /// If memory runs out.
@@ -91,12 +92,13 @@ impl<T: Element + Default> Columns<T> {
         Ok(self.seen[column].as_ref().expect("just made").clone_ref(py))
     }
 
-    /// Drops the slices of the array that this object stored while a hook was called. Call this at the end of the call.
+    /// Drops the slices of the array that this object stored while a hook ran. Call this method after each call of a
+    /// hook.
     pub fn forget(&mut self) {
         self.seen.iter_mut().for_each(|seen| *seen = None);
     }
 
-    /// Does any Python code still refer to a slice of the array? Call [`forget`](Self::forget) first.
+    /// Returns true if Python code still refers to a slice of the array. Call [`forget`](Self::forget) first.
     ///
     /// # Errors
     /// Never in practice: it only reads a count of references.
@@ -104,7 +106,7 @@ impl<T: Element + Default> Columns<T> {
         Ok(holders(py, self.owner.bind(py))? > self.alone)
     }
 
-    /// Did the hook read any of these columns in this call?
+    /// Returns true if the hook read any of these columns in this call.
     pub fn is_seen(&self) -> bool {
         self.seen.iter().any(Option::is_some)
     }

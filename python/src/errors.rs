@@ -7,11 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
 use std::sync::{Mutex, PoisonError};
 
-/// The first Python exception that a policy raised in the running job. It becomes the cause (`__cause__`) of the
-/// exception that ends the job.
+/// The first Python exception that a policy raised in the running job (a run or a search). It becomes the cause
+/// (`__cause__`) of the exception that ends the job.
 static CAUSE: Mutex<Option<PyErr>> = Mutex::new(None);
 
-/// Clears the stored exception before a new job begins.
+/// Clears the stored exception of a policy before a new job (a run or a search) begins.
 pub fn begin() {
     *CAUSE.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
@@ -35,9 +35,9 @@ pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
     error
 }
 
-/// The error that ends a cell (a run of one policy) after the policy raised `error` in the hook `hook`. Its message has
-/// the exception and the traceback. The first such exception of a job is also stored. It becomes the cause of the
-/// Python exception that ends the job.
+/// Makes the error that ends a cell (a run of one policy) after the policy raised `error` in the hook `hook`. The
+/// error's message has the exception and the traceback. The first such exception of a job is also stored, and becomes
+/// the cause of the Python exception that ends the job.
 pub fn raised(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> Raised {
     let last = error.to_string();
     let text = |traceback: Bound<'_, PyTraceback>| -> PyResult<String> {

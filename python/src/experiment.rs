@@ -1,5 +1,5 @@
-//! Runs experiments, shards and searches for Python. The functions return the path of the results folder; the Python
-//! package reads the results from there.
+//! Runs experiments, searches, and shards (parts of an experiment or search) for Python. The functions return the path
+//! of the results folder; the Python package reads the results from this folder.
 
 use crate::work::{pool, work};
 use foretoken_capacity::fleet::plan::load as load_fleet;
@@ -20,8 +20,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// An experiment: a file, or a text. Relative paths start at the file's folder, or at the working directory if the
-/// experiment is a text. `sets` are changes to the experiment as texts `key=value`, with a TOML value.
+/// An experiment, given as a file or as a text. Relative paths in the experiment start at the file's folder, or at the
+/// working directory if the experiment is a text. `sets` are changes to the experiment, as texts `key=value` with a
+/// TOML value.
 #[derive(FromPyObject)]
 pub struct Experiment {
     #[pyo3(item)]
@@ -40,7 +41,7 @@ impl Experiment {
         }
     }
 
-    /// The folder at which the relative paths in the experiment start.
+    /// Returns the folder at which the relative paths in the experiment start.
     fn folder(&self) -> &Path {
         self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""))
     }
@@ -50,8 +51,8 @@ impl Experiment {
     }
 }
 
-/// Options of a run: the results folder, the treatment of an existing folder, threads, figures, and the check for
-/// settings without effect.
+/// Options of a run or a search: the results folder, what happens to an existing folder, the number of threads, whether
+/// figures are drawn, and the check for settings without effect.
 #[derive(FromPyObject)]
 pub struct Options {
     #[pyo3(item)]
@@ -88,11 +89,11 @@ impl Options {
     }
 }
 
-/// What a run or a search made: (path of the results folder, warnings, notes).
+/// The result of a run or a search: (path of the results folder, warnings, notes).
 type Made = (PathBuf, Vec<String>, Vec<String>);
 
-/// Runs an experiment. Returns the results folder, warnings and notes. `regret` adds the policy from which regret is
-/// measured.
+/// Runs an experiment. Returns the results folder, warnings and notes. If `regret` is true, the run also has the policy
+/// from which regret is measured.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,
@@ -117,7 +118,7 @@ pub fn run(
     })
 }
 
-/// Searches the capacity of each policy: the highest request rate at which enough requests keep their SLO bounds.
+/// Searches the capacity of each policy: the highest request rate at which enough requests meet their SLO bounds.
 /// Returns the results folder, warnings and notes.
 #[pyfunction]
 pub fn capacity(
@@ -136,7 +137,7 @@ pub fn capacity(
     })
 }
 
-/// Searches the fewest replicas with which a fleet keeps the SLO bounds. Returns the results folder, warnings and
+/// Searches the fewest replicas with which a fleet meets the SLO bounds. Returns the results folder, warnings and
 /// notes.
 #[pyfunction]
 pub fn fleet(py: Python<'_>, experiment: Experiment, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
@@ -151,8 +152,9 @@ pub fn fleet(py: Python<'_>, experiment: Experiment, options: Options, progress:
     })
 }
 
-/// Prepares a folder for the shards of a search for the fewest replicas. Returns the folder, the number of searches
-/// (policies × combinations of swept values), the number of cells (searches × seeds), and whether all are done.
+/// Prepares a folder for the shards (parts) of a search for the fewest replicas. Returns the folder, the number of
+/// searches (policies × combinations of swept values), the number of cells (searches × seeds), and whether all cells
+/// are done.
 #[pyfunction]
 pub fn begin_fleet(
     py: Python<'_>,
@@ -167,7 +169,8 @@ pub fn begin_fleet(
     })
 }
 
-/// Runs one shard in a folder that `begin_fleet` prepared. Returns the number of the shard's cells; 0 if the shard was
+/// Runs one shard (part of a search for the fewest replicas) in a folder that `begin_fleet` prepared. Returns the
+/// number of cells (one policy at one combination of swept values and one seed) that it ran; 0 if the shard was
 /// complete already.
 #[pyfunction]
 pub fn shard_fleet(
@@ -181,8 +184,8 @@ pub fn shard_fleet(
     work(py, progress, |work| fleet_shards::go_on(&folder, shard, &pool(threads, usize::MAX)?, work))
 }
 
-/// Merges the finished shards of a search for the fewest replicas. Returns the folder, warnings and notes. It is an
-/// error if searches are missing.
+/// Merges the finished shards (parts) of a search for the fewest replicas. Returns the folder, warnings and notes. It
+/// is an error if the results of some searches are missing.
 #[pyfunction]
 pub fn merge_fleet(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
     work(py, progress, |work| {
@@ -199,8 +202,9 @@ pub fn merge_fleet(py: Python<'_>, folder: PathBuf, options: Options, progress: 
     })
 }
 
-/// Prepares a folder for the shards of an experiment. Returns the folder, the number of comparisons (combinations of
-/// swept values × seeds), the number of cells (runs of one policy each), and whether all cells are done.
+/// Prepares a folder for the shards (parts) of an experiment. Returns the folder, the number of comparisons
+/// (combinations of swept values × seeds), the number of cells (runs of one policy each), and whether all cells are
+/// done.
 #[pyfunction]
 pub fn begin(
     py: Python<'_>,
@@ -214,8 +218,8 @@ pub fn begin(
     })
 }
 
-/// Runs one shard in a folder that `begin` prepared. Returns the number of the shard's cells; 0 if the shard was
-/// complete already.
+/// Runs one shard (part of an experiment) in a folder that `begin` prepared. Returns the number of the shard's cells
+/// (runs of one policy each); 0 if the shard was complete already.
 #[pyfunction]
 pub fn shard(
     py: Python<'_>,
@@ -235,8 +239,8 @@ pub fn shard(
     })
 }
 
-/// Merges the finished shards in a folder. Returns the folder, warnings and notes. It is an error if cells are missing,
-/// damaged or failed.
+/// Merges the finished shards (parts) of an experiment in a folder. Returns the folder, warnings and notes. It is an
+/// error if cells (runs of one policy each) are missing, damaged or failed.
 #[pyfunction]
 pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
     let check_settings = options.check()?;
@@ -262,7 +266,7 @@ pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress:
     })
 }
 
-/// The progress of the shards in a folder, as JSON.
+/// Returns the progress of the shards (parts of an experiment) in a folder, as JSON.
 #[pyfunction]
 pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     work(py, &py.None().into_bound(py), |_| {
@@ -271,8 +275,8 @@ pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     })
 }
 
-/// Writes the HTML page of a results folder into the folder `to`, by default into its folder `report`. Returns the
-/// page's path. `baseline` is another results folder to compare with.
+/// Writes the HTML page of the results folder `folder` into the folder `to`, by default into `report` in the results
+/// folder. Returns the page's path. `baseline` is another results folder, with which the page compares the results.
 #[pyfunction]
 pub fn report(py: Python<'_>, folder: PathBuf, baseline: Option<PathBuf>, to: Option<PathBuf>) -> PyResult<PathBuf> {
     work(py, &py.None().into_bound(py), |_| {

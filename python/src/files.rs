@@ -1,4 +1,4 @@
-//! Reads profiles and truth tables for Python.
+//! Reads profiles and truth tables (recorded acceptance of a draft model) for Python.
 
 use crate::errors;
 use foretoken_run::profiled::{Costs, costs_of};
@@ -28,13 +28,13 @@ impl Profile {
         py.detach(read).map(Profile).map_err(|problem| errors::of(py, &problem))
     }
 
-    /// Seconds of a pass of `model` ("target" or "draft") with `batched` new tokens, `context` tokens read from KV, and
-    /// `pairs` query-key pairs of attention.
+    /// Returns the seconds of a pass of `model` ("target" or "draft") with `batched` new tokens, `context` tokens read
+    /// from KV, and `pairs` query-key pairs of attention.
     fn pass_s(&self, model: &str, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
         Ok(self.of(model)?.0.build().pass(PassShape { requests: 0, batched, context, pairs }).as_s())
     }
 
-    /// The linear pass costs that policies assume for `model`: (alpha, gamma, delta), in seconds.
+    /// Returns the linear pass costs that policies assume for `model`: (alpha, gamma, delta), in seconds.
     fn line(&self, model: &str) -> PyResult<(f64, f64, f64)> {
         let Coefficients { alpha_s, gamma_s, delta_s } = self.of(model)?.1;
         Ok((alpha_s, gamma_s, delta_s))
@@ -53,13 +53,13 @@ impl Profile {
         self.0.noise_cv
     }
 
-    /// Host time between steps, seconds; `None` if the profile does not have it.
+    /// Host time between two steps, seconds; `None` if the profile does not have it.
     #[getter]
     fn step_overhead_s(&self) -> Option<f64> {
         self.0.step_overhead_s
     }
 
-    /// The reason not to trust the profile; `None` if there is none.
+    /// The reason not to trust the profile; `None` if there is no such reason.
     #[getter]
     fn distrust(&self) -> Option<String> {
         self.0.distrust.clone()
@@ -76,9 +76,10 @@ impl Profile {
     }
 }
 
-/// A truth table (recorded acceptance of a draft model on a target's own text): its header as JSON; for each output its
-/// text family, prompt length and number of positions; then for each output position the rank of the target's token
-/// among the draft model's guesses (one byte) and the draft model's confidence (two bytes, in 65,535ths).
+/// A truth table: recorded acceptance of a draft model on a target's own text. The fields are: the table's header as
+/// JSON; for each output the index of its text family, its prompt length and its number of positions; for each output
+/// position the rank of the target's token among the draft model's guesses (one byte) and the draft model's confidence
+/// (two bytes, in 65,535ths).
 type Columns<'py> = (String, Vec<u16>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Reads a truth table from a file.

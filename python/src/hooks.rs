@@ -1,7 +1,7 @@
 //! Runs a Python policy as a `SpecPolicy` of the engine. A hook is a method of the policy that the engine calls. For
 //! each hook this file fills the arrays that Python sees, calls the Python method, checks the return value, and checks
-//! that the policy stored none of the arrays. Hooks cannot return errors. So an error is thrown as a panic and ends the
-//! cell, the run of this policy (`foretoken_run::guard`).
+//! that the policy stored none of the arrays. A hook of `SpecPolicy` cannot return an error. Therefore an error is
+//! thrown as a panic, which ends the cell, the run of this policy (`foretoken_run::guard`).
 
 use crate::answers::{self, Answer};
 use crate::errors;
@@ -15,7 +15,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::cell::{Cell, OnceCell};
 
-/// The methods of the policy object. `None` for an optional hook that the object lacks or inherits from the base class.
+/// The methods of the Python policy object. An optional hook is `None` if the object lacks it or inherits it from the
+/// base class.
 struct Methods {
     limit: Py<PyAny>,
     propose: Py<PyAny>,
@@ -33,7 +34,7 @@ pub struct Running {
     name: &'static str,
     methods: Methods,
     wants: Wants,
-    /// The first value that the policy's hook `limit` returned. No later value may exceed its maximum.
+    /// The first value that the policy's hook `limit` returned. It states a maximum that no later value may exceed.
     ever: OnceCell<answers::Limit>,
     /// The newest value that the policy's hook `limit` returned. The engine calls `limit` before it schedules a step.
     now: Cell<answers::Limit>,
@@ -42,7 +43,7 @@ pub struct Running {
     outcome: Lending<Outcome>,
 }
 
-/// Runs a hook. A Python exception ends the cell (the run of this policy).
+/// Runs a hook of the policy `policy`. A Python exception ends the cell (the run of this policy).
 fn hook<T>(policy: &str, name: &str, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
     Python::attach(|py| run(py).unwrap_or_else(|e| throw(py, policy, name, &e)))
 }
@@ -53,14 +54,14 @@ pub fn throw(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> ! {
     std::panic::resume_unwind(Box::new(Raised { what, help }))
 }
 
-/// Checks after a call that the policy stored no reference to the object `lent` or to one of its arrays. A stored
-/// reference is an error.
+/// Checks after a call of a hook that the policy stored no reference to the object `lent` or to one of its arrays. A
+/// stored reference is an error.
 fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
     if !lent.is_kept(py)? {
         return Ok(());
     }
-    // An object in a cycle of references is freed only by the garbage collector. So the collector runs before the check
-    // fails.
+    // An object in a cycle of references is freed only by the garbage collector. The collector therefore runs before
+    // this check reports a stored reference.
     let gc = py.import("gc")?;
     for generation in [0, 2] {
         gc.call_method1("collect", (generation,))?;
@@ -73,13 +74,14 @@ fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
 }
 
 impl Running {
-    /// Makes a policy from the Python object that a factory (the function that the user registered) returned.
+    /// Makes a policy from `object`, the Python object that the user's registered factory function returned.
     /// `max_draft_len` is the most tokens that the policy may draft per request.
     ///
     /// # Errors
     /// If the object lacks a required hook, or a hook fails.
     pub fn new(py: Python<'_>, name: &'static str, object: &Bound<'_, PyAny>, max_draft_len: u32) -> PyResult<Running> {
-        // The base class has every hook, but its hooks do nothing. So an inherited hook is not called.
+        // The base class has every hook, but its hooks do nothing. Therefore a hook that the object inherits from it is
+        // not called.
         let base = py.import("foretoken.policy")?.getattr("Policy")?;
         let of_base = |hook: &str| base.getattr(hook).ok();
         let kind = object.get_type();
@@ -233,7 +235,8 @@ impl SpecPolicy for Running {
         hook(self.name, "request_finished", |py| method.bind(py).call1((id,)).map(drop));
     }
 
-    /// False, because a policy in Python may remember an ended request by its id. So no later request may get this id.
+    /// Returns false, because a policy in Python may remember a finished request by its id. No later request may then
+    /// get this id.
     fn ids_may_return(&self) -> bool {
         false
     }

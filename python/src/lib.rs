@@ -1,5 +1,5 @@
 //! The native module `foretoken._native`. Users import the Python package in `python/foretoken/`, whose modules call
-//! the functions of this module.
+//! the functions of this native module.
 
 mod answers;
 mod arrays;
@@ -18,20 +18,20 @@ use foretoken_spec::problem::Problem;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
-/// Runs the command line and returns its exit code. The first argument is the program's name.
+/// Runs the command line of `foretoken` and returns its exit code. The first argument is the program's name.
 #[pyfunction]
 fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| foretoken::main_with(arguments))
 }
 
-/// The decision of each policy in the server state `state` (JSON), as JSON. Error messages call the state `name`.
-/// `explain` adds the candidates that each policy compared.
+/// Returns, as JSON, the decision that each policy makes in the server state `state` (JSON). Error messages call the
+/// state `name`. If `explain` is true, the JSON also has the candidates that each policy compared.
 #[pyfunction]
 fn decide(py: Python<'_>, name: &str, state: &str, explain: bool) -> PyResult<String> {
     py.detach(|| foretoken::decide(name, state, explain)).map_err(|problem| errors::of(py, &problem))
 }
 
-/// The policies that experiments can name, as JSON.
+/// Returns the policies that experiments can name, as JSON.
 #[pyfunction]
 fn policies(py: Python<'_>) -> PyResult<String> {
     py.detach(foretoken::policies).map_err(|problem| errors::of(py, &problem))

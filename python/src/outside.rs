@@ -1,6 +1,6 @@
 //! Registers Python policies, so that experiments can name them. An experiment stores a policy's settings and the
-//! digest of its Python source (`code`). The digest selects the factory, the function that makes the policy. So a
-//! policy with changed source counts as another policy, and stored results are not reused for it.
+//! digest of its Python source (`code`). The digest selects the factory, the Python function that makes the policy. A
+//! policy with changed source therefore counts as another policy, and stored results are not reused for it.
 
 use crate::hooks::{Running, throw};
 use crate::passes::{self, PassTimes};
@@ -16,10 +16,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The setting that holds the digest of the policy's source.
+/// The name of the setting that holds the digest of the policy's Python source.
 const CODE: &str = "code";
 
-/// What a Python program said about its policy when it registered the policy: its name, a summary and its source.
+/// What a Python program stated about its policy when it registered the policy: the policy's name, a summary and its
+/// source.
 #[derive(Clone, Copy)]
 struct Description {
     name: &'static str,
@@ -40,7 +41,8 @@ fn known() -> MutexGuard<'static, HashMap<String, Registered>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A policy's settings: the factory's defaults, changed by the values that the experiment sets.
+/// A policy's settings: the default settings of its factory (the function that makes the policy), changed by the values
+/// that the experiment sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Outside(Map<String, Value>);
@@ -105,8 +107,8 @@ impl Definition for Outside {
 }
 
 impl Outside {
-    /// Calls the factory with the context and the settings. The factory makes the policy of one cell (a run of one
-    /// policy).
+    /// Calls the policy's factory (a Python function) with the context and the settings. The factory makes the policy
+    /// of one cell (a run of one policy).
     fn start(
         &self,
         py: Python<'_>,
@@ -126,7 +128,7 @@ impl Outside {
     }
 }
 
-/// Converts the context with which a policy is built to a Python object.
+/// Converts the context with which a policy is made to a Python object, `foretoken.policy.Context`.
 fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, PassTimes>) -> PyResult<Bound<'py, PyAny>> {
     let policy = py.import("foretoken.policy")?;
     let model = |c: Coefficients| policy.getattr("Coefficients")?.call1((c.alpha_s, c.gamma_s, c.delta_s));
@@ -143,9 +145,9 @@ fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, Pass
     policy.getattr("Context")?.call1(numbers)
 }
 
-/// Registers a factory under a name, in place of an earlier factory of this name. `settings` are the factory's default
-/// settings as JSON. `code` is the digest of the factory's Python code. `summary` and `source` are the texts that lists
-/// of policies show.
+/// Registers a factory (the Python function that makes a policy) under a name, in place of an earlier factory of this
+/// name. `settings` are the factory's default settings as JSON. `code` is the digest of the factory's Python code.
+/// `summary` and `source` are the texts that lists of policies show.
 ///
 /// # Errors
 /// `settings` is no JSON object, the name is not in kebab-case, or it belongs to a built-in policy.
@@ -161,7 +163,8 @@ pub fn register(
     let wrong = |e: String| PyValueError::new_err(e);
     let mut preset: Map<String, Value> = serde_json::from_str(settings).map_err(|e| wrong(e.to_string()))?;
     preset.insert(CODE.to_owned(), Value::String(code.clone()));
-    // The table of policies needs texts that live until the program ends. So these few texts are leaked.
+    // The table of policies needs texts that live until the program ends, so the few texts of a registered policy are
+    // leaked.
     let kept = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
     let earlier = known().get(&code).map(|k| k.description);
     let description = earlier.filter(|t| t.name == name).unwrap_or_else(|| Description {

@@ -1,5 +1,5 @@
-//! Lets a Python policy ask for the times of draft and target passes before serving starts. The built-in policies with
-//! a cost table ask in the same way.
+//! Lets a Python policy ask for the times of draft and target passes before serving starts. Built-in policies that fill
+//! a cost table ask for the same times.
 //!
 //! A policy can ask only while it is made; a running policy cannot read the true costs. A separate thread computes the
 //! times, because a Python object cannot hold a borrowed profile.
@@ -18,7 +18,7 @@ enum Model {
     Target,
 }
 
-/// Times passes for a policy while the policy is made. Later calls are errors.
+/// Gives a policy the times of passes while the policy is made. Later calls are errors.
 #[pyclass(frozen, module = "foretoken")]
 pub struct PassTimes {
     /// How often a target pass reads a request's context: `"once"`, or `"per-position"` (for each verified position).
@@ -27,7 +27,8 @@ pub struct PassTimes {
     line: Mutex<Option<Line>>,
 }
 
-/// The channels through which a policy asks for the time of a pass, and gets it from the thread that computes it.
+/// Two channels to the thread that computes times of passes: a policy asks for the time of a pass on one, and gets the
+/// time on the other.
 struct Line {
     ask: Sender<(Model, PassShape)>,
     answer: Receiver<f64>,
@@ -35,13 +36,15 @@ struct Line {
 
 #[pymethods]
 impl PassTimes {
-    /// Seconds of a draft pass with `batched` new tokens, `context` tokens read from KV, and `pairs` query-key pairs.
+    /// Returns the seconds of a draft pass with `batched` new tokens, `context` tokens read from KV, and `pairs`
+    /// query-key pairs.
     #[pyo3(signature = (batched, context=0, pairs=0))]
     fn draft_s(&self, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
         self.time(Model::Draft, PassShape { requests: 0, batched, context, pairs })
     }
 
-    /// Seconds of a target pass with `batched` new tokens, `context` tokens read from KV, and `pairs` query-key pairs.
+    /// Returns the seconds of a target pass with `batched` new tokens, `context` tokens read from KV, and `pairs`
+    /// query-key pairs.
     #[pyo3(signature = (batched, context=0, pairs=0))]
     fn target_s(&self, batched: u64, context: u64, pairs: u64) -> PyResult<f64> {
         self.time(Model::Target, PassShape { requests: 0, batched, context, pairs })
@@ -63,7 +66,8 @@ impl PassTimes {
     }
 }
 
-/// Closes the channels to the thread when it is dropped, so that the thread ends even if `make` fails or panics.
+/// Guard that closes the channels to the thread when it is dropped. The thread then ends, even if `make` fails or
+/// panics.
 struct Ending<'a, 'py>(&'a Bound<'py, PassTimes>);
 
 impl Drop for Ending<'_, '_> {
@@ -72,7 +76,7 @@ impl Drop for Ending<'_, '_> {
     }
 }
 
-/// Calls `make` with an object that gives the times of passes by `profile`. The object works until `make` returns.
+/// Calls `make` with an object that gives the times of passes from `profile`. The object works until `make` returns.
 ///
 /// # Errors
 /// The error of `make`, or memory runs out.

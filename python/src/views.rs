@@ -1,5 +1,5 @@
-//! The Python objects that a policy's hooks receive. The same objects are used in every call. So a hook may read an
-//! object and its arrays only during the call.
+//! The Python objects that a policy's hooks (methods that the engine calls) receive. Every call gets the same objects
+//! with new contents. A hook may therefore read an object and its arrays only during the call.
 
 use crate::arrays::Columns;
 use crate::lending::{Lending, Lent};
@@ -8,20 +8,20 @@ use foretoken_sim::{BatchView, ChunkTotals, Drafts as SimDrafts, StepOutcome, Wa
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// Number of requests for which the arrays of a batch have space at first.
+/// Number of requests for which the arrays of a batch have space before they are enlarged for the first time.
 const ROWS: usize = 16;
 
 /// The prompt chunks that one pass computes, as sums over the chunks.
 #[pyclass(frozen, get_all, module = "foretoken")]
 #[derive(Clone, Copy, Default)]
 pub struct Chunks {
-    /// Number of chunks.
+    /// Number of prompt chunks in the pass.
     chunks: u32,
     /// New prompt tokens of all chunks.
     tokens: u64,
-    /// Tokens already in KV before the chunks.
+    /// Tokens that are in KV before the chunks, summed over the chunks.
     context: u64,
-    /// Query-key pairs of attention.
+    /// Query-key pairs of the attention of all chunks.
     pairs: u64,
 }
 
@@ -32,31 +32,32 @@ impl From<ChunkTotals> for Chunks {
     }
 }
 
-/// The decode requests of a step, in running order, and the server's load.
+/// The decode requests of a step, in the order of the running list, and the server's load.
 #[pyclass(module = "foretoken")]
 pub struct Batch {
-    /// The clock at the start of the step, seconds.
+    /// The engine's clock at the start of the step, seconds.
     #[pyo3(get)]
     now: f64,
     /// Index of the step, from 0.
     #[pyo3(get)]
     step: u64,
-    /// Sum of `context` over the requests.
+    /// Sum of `context` (tokens in the target's KV) over the requests.
     #[pyo3(get)]
     context_sum: u64,
-    /// Prompt chunks that the target pass computes.
+    /// Prompt chunks that the target pass of this step computes.
     #[pyo3(get)]
     prefill: Chunks,
-    /// Prompt chunks that the first draft pass computes.
+    /// Prompt chunks that the first draft pass of this step computes.
     #[pyo3(get)]
     draft_prefill: Chunks,
-    /// Does the draft model process all catch-up tokens in every step, also if it drafts nothing?
+    /// True if the draft model processes all catch-up tokens (tokens that it has not processed yet) in every step, even
+    /// if it drafts nothing.
     #[pyo3(get)]
     always_extend: bool,
-    /// Requests in the running list, prefilling ones included.
+    /// Number of requests in the running list, including requests that are still in prefill.
     #[pyo3(get)]
     num_running: u32,
-    /// Requests that wait for admission.
+    /// Number of requests that wait for admission.
     #[pyo3(get)]
     num_waiting: u32,
     len: usize,
@@ -76,13 +77,13 @@ impl Batch {
         self.counts.view(py, 0, self.len)
     }
 
-    /// Tokens of each request in the target's KV.
+    /// Number of tokens of each request in the target's KV.
     #[getter]
     fn context(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 1, self.len)
     }
 
-    /// Output tokens that each request has emitted so far.
+    /// Number of output tokens that each request has emitted so far.
     #[getter]
     fn emitted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 2, self.len)
@@ -94,19 +95,19 @@ impl Batch {
         self.counts.view(py, 3, self.len)
     }
 
-    /// Catch-up tokens of each request: tokens that the draft model has not processed yet.
+    /// Number of catch-up tokens of each request: tokens that the draft model has not processed yet.
     #[getter]
     fn draft_gap(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 4, self.len)
     }
 
-    /// The category of each request, an index into ``context.categories``; -1 for none.
+    /// The category of each request, an index into ``context.categories``; -1 for a request without a category.
     #[getter]
     fn category(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 5, self.len)
     }
 
-    /// Each request's own TPOT bound, seconds; infinity if it has none.
+    /// Each request's own TPOT bound, seconds; infinity for a request without a bound.
     #[getter]
     fn slo_tpot_s(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.bounds.view(py, 0, self.len)
@@ -170,7 +171,7 @@ impl Batch {
     }
 }
 
-/// The drafts of this step.
+/// The draft tokens of this step.
 #[pyclass(module = "foretoken")]
 pub struct Drafts {
     /// Number of draft passes in this step so far.
@@ -193,7 +194,7 @@ impl Drafts {
         self.len
     }
 
-    /// Draft tokens that each request has now; for a tree, its depth.
+    /// Number of draft tokens that each request has now; for a draft tree, its depth.
     #[getter]
     fn draft_len(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.lens.view(py, 0, self.len)
@@ -213,8 +214,9 @@ impl Drafts {
         self.table(py, 1, self.wants.entropy)
     }
 
-    /// KL(target ‖ draft), nats, at each verified position up to and including the first rejected one; NaN elsewhere.
-    /// Known only in `observe`; NaN in other hooks. `None` if `wants` lacks `divergence`, or if trees are drafted.
+    /// KL(target ‖ draft), nats, at each verified position up to and including the first rejected position; NaN
+    /// elsewhere. Known only in `observe`; NaN in other hooks. `None` if `wants` lacks `divergence`, or if trees are
+    /// drafted.
     #[getter]
     fn divergence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.table(py, 2, self.wants.divergence)
@@ -235,8 +237,8 @@ impl Lent for Drafts {
 }
 
 impl Drafts {
-    /// Makes a drafts object (the draft tokens of a step, as hooks receive them) with room for `depth` tokens per
-    /// request. `others` is the number of objects that will refer to it.
+    /// Makes the drafts object that hooks receive (the draft tokens of a step), with room for `depth` tokens per
+    /// request. `others` is the number of objects that will refer to the drafts object.
     ///
     /// # Errors
     /// If numpy is missing.
@@ -260,7 +262,7 @@ impl Drafts {
     }
 
     /// Fills the drafts object that hooks receive with the draft tokens of `n` requests. `accepted` is the number of
-    /// accepted tokens of each request; `None` if the draft tokens are not verified yet.
+    /// accepted draft tokens of each request; `None` if the draft tokens are not verified yet.
     ///
     /// # Errors
     /// If memory runs out.
@@ -280,7 +282,8 @@ impl Drafts {
         let depth = self.depth;
         let cells = || (0..n).flat_map(move |i| (0..depth).map(move |j| (i, j)));
         let drafted = |i: usize, j: usize| j < of.draft_len[i] as usize;
-        // The divergence KL(target ‖ draft) is known for verified positions up to and including the first rejected one.
+        // The divergence KL(target ‖ draft) is known for the verified positions up to and including the first rejected
+        // position.
         let known = |i: usize, j: usize| accepted.is_some_and(|a| j <= a[i] as usize && j < of.verify_len[i] as usize);
         if self.wants.confidence {
             let at = |(i, j)| if drafted(i, j) { of.confidence(i, j) } else { f64::NAN };
@@ -298,16 +301,16 @@ impl Drafts {
     }
 }
 
-/// The outcome of a step.
+/// The outcome of a step: what was drafted, verified and accepted, and how long it took.
 #[pyclass(module = "foretoken")]
 pub struct Outcome {
-    /// The step's drafts: confidences, passes, trees.
+    /// The drafts of the step: confidences, number of draft passes, draft trees.
     #[pyo3(get)]
     drafts: Py<Drafts>,
-    /// Time of draft passes and of the policy's decisions, seconds.
+    /// Time of the step's draft passes and of the policy's decisions, seconds.
     #[pyo3(get)]
     draft_time: f64,
-    /// Time of the target pass, seconds.
+    /// Time of the step's target pass, seconds.
     #[pyo3(get)]
     verify_time: f64,
     len: usize,
@@ -320,25 +323,25 @@ impl Outcome {
         self.len
     }
 
-    /// Ids of the decode requests, as in the step's batch.
+    /// Ids of the decode requests, in the order of the step's batch.
     #[getter]
     fn ids(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 0, self.len)
     }
 
-    /// Drafted tokens of each request; for a tree, its depth.
+    /// Number of drafted tokens of each request; for a draft tree, its depth.
     #[getter]
     fn drafted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 1, self.len)
     }
 
-    /// Verified tokens of each request; for a tree, the depth of its verified part.
+    /// Number of verified draft tokens of each request; for a draft tree, the depth of its verified part.
     #[getter]
     fn verified(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 2, self.len)
     }
 
-    /// Accepted draft tokens of each request, without the bonus token.
+    /// Number of accepted draft tokens of each request, without the bonus token.
     #[getter]
     fn accepted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.counts.view(py, 3, self.len)
@@ -368,8 +371,8 @@ impl Outcome {
         Lending::new(py, Py::new(py, Outcome { drafts, draft_time: 0.0, verify_time: 0.0, len: 0, counts })?, 0)
     }
 
-    /// Fills the outcome object that hooks receive with the outcome of a step. Does not fill `drafts`, which is filled
-    /// by itself.
+    /// Fills the outcome object that hooks receive with the outcome of a step. It does not fill the drafts object
+    /// `drafts`, which has its own `fill`.
     ///
     /// # Errors
     /// If memory runs out.

@@ -1,4 +1,4 @@
-//! Runs long work for Python on another thread, with progress reports and an orderly end on Ctrl-C.
+//! Runs long jobs (runs and searches) for Python on another thread, with progress reports and an orderly end on Ctrl-C.
 
 use crate::errors;
 use foretoken_run::guard::guarded;
@@ -14,15 +14,17 @@ use std::time::Duration;
 /// Time between two progress reports, and between two checks for Ctrl-C.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The running job holds this lock. A process runs one job at a time, because only one exception of a policy can be
-/// stored.
+/// The running job (a run or a search) holds this lock. A process runs one job at a time, because only one exception of
+/// a policy can be stored.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs `job` on a thread of its own and waits for it. A process runs only one job at a time. `progress` is called with
-/// (number of finished pieces of work, such as runs, and number of all pieces), or is Python's `None` for no reports.
+/// (number of finished pieces of work, number of all pieces); a piece is a run of one policy, for example. If
+/// `progress` is Python's `None`, there are no reports.
 ///
 /// # Errors
-/// The error of `job`; `KeyboardInterrupt` after Ctrl-C, or what `progress` raised, once the job has ended in order.
+/// The error of `job`. After Ctrl-C, `KeyboardInterrupt`, or the exception that `progress` raised, once the job has
+/// ended in order.
 pub fn work<T: Send>(
     py: Python<'_>,
     progress: &Bound<'_, PyAny>,
@@ -37,7 +39,7 @@ pub fn work<T: Send>(
         scope.spawn(move || {
             let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             errors::begin();
-            // Sending the job's result fails if the receiver is gone; then the result is dropped.
+            // Sending the job's result fails if the receiver no longer exists. Then the result is dropped.
             let _ = done.send(guarded("the run", || job(&of_the_job)).and_then(|result| result));
         });
         loop {
@@ -68,8 +70,8 @@ pub fn work<T: Send>(
     }
 }
 
-/// A thread pool like [`machine::pool`], but its threads keep their Python thread state as long as they live. Otherwise
-/// every call of a hook would make and drop a thread state.
+/// Makes a thread pool like [`machine::pool`], whose threads keep their Python thread state as long as they live.
+/// Without this, every call of a hook would make and drop a thread state.
 ///
 /// # Errors
 /// If the system cannot start the threads.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# Makes the tests' policies importable, like a user's module.
+# The tests' policies can now be imported, like a user's module.
 sys.path.insert(0, str(Path(__file__).parent))
 
 EXPERIMENT = {

@@ -115,7 +115,8 @@ class AdaspecInPython(Policy):
         self.take_in(batch, drafts)
         best = self.throughput(self.tokens, self.estimate)
         context, verified = batch.context.tolist(), drafts.draft_len.tolist()
-        # The least likely token first; among equals the deeper one, then the later request.
+        # Tokens are removed in this order: the least likely token first; among equally likely tokens the deeper one,
+        # then the later request's.
         tails = [(self.cumulative[i][v - 1], -v, -i) for i, v in enumerate(verified) if v > 0]
         heapq.heapify(tails)
         while tails:
@@ -134,7 +135,7 @@ class AdaspecInPython(Policy):
         return verified
 
     def observe(self, outcome):
-        # Summed in the preset's order: per request, then over requests.
+        # The confidences are summed in the order of the built-in preset: per request, then over the requests.
         total, count = 0.0, 0
         confidence = outcome.drafts.confidence.tolist()
         for row, drafted in zip(confidence, outcome.drafted.tolist()):

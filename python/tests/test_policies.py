@@ -34,7 +34,8 @@ def equal(results, ours, preset):
     "changes",
     [
         {},
-        # Load, chunked prompts, context read per position, delayed outcomes, noise, and an SLO bound with an effect.
+        # These settings add load, chunked prompts, context read per position, delayed outcomes, noise, and an SLO bound
+        # that has an effect.
         {
             "workload__arrivals": {"poisson": {"rate": 12.0}},
             "engine__max_num_batched_tokens": 96,
@@ -60,7 +61,8 @@ def test_a_policy_in_python_is_the_preset_bit_for_bit(experiment, ours, preset, 
     equal(results, names[2], names[1])
 
 
-# Pass times that are not linear, so that a table of linear times would choose other lengths.
+# Pass times that are not linear in the number of tokens. A policy that assumed linear times would choose other draft
+# lengths.
 MEASURED = {
     "target": {
         "measured": {
@@ -332,7 +334,8 @@ class Keeping(Base):
         if self.how == "outcome":
             self.kept = outcome.accepted
         elif self.how == "cycle":
-            # The reference is gone before the check.
+            # The list `loop` refers to itself, so only garbage collection drops its reference to the outcome. This
+            # happens before the check.
             loop = [outcome.accepted, outcome]
             loop.append(loop)
 
@@ -378,7 +381,7 @@ def test_arrays_match_the_step(experiment):
             seen.append(len(outcome))
 
     foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1])
-    # More requests than the arrays have room for at first.
+    # The batches have more requests than the arrays have room for at first.
     changes = {"engine__max_num_seqs": 64, "workload__arrivals": {"closed-loop": 40}}
     foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1], **changes)
     assert max(seen) > 32

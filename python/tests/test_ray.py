@@ -16,7 +16,8 @@ from conftest import EXPERIMENT, digests
 import foretoken
 from foretoken import BadInput, Error
 
-# `.ci/python` installs Ray, so that it may not be missing there.
+# `.ci/python` installs Ray and sets `FORETOKEN_REQUIRE`. The tests then fail if Ray is missing; without it they are
+# skipped.
 if "ray" in os.environ.get("FORETOKEN_REQUIRE", "").split(","):
     import ray
 else:
@@ -31,7 +32,7 @@ def cluster():
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     cluster.wait_for_nodes()
-    # Lets tasks import the tests' modules.
+    # With this path, the tasks on the cluster can import the tests' modules.
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     ray.init(address=cluster.address, runtime_env={"env_vars": {"PYTHONPATH": path}}, log_to_driver=False)
     yield cluster, nodes
@@ -107,7 +108,7 @@ def test_a_sweep_continues_after_ctrl_c(cluster, tmp_path):
     process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     cells = tmp_path / "swept" / "cells"
     until = time.monotonic() + 90
-    # A run's file has its name when the run is finished.
+    # The file of a cell (a run of one policy) gets its name `*.cell` when the run is finished.
     while time.monotonic() < until and len(list(cells.glob("*.cell"))) < 20:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

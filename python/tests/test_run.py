@@ -150,7 +150,7 @@ def test_a_run_continues_after_ctrl_c(tmp_path):
     process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     cells = tmp_path / "long" / "cells"
     until = time.monotonic() + 60
-    # A run's file has its name when the run is finished.
+    # The file of a cell (a run of one policy) gets its name `*.cell` when the run is finished.
     while time.monotonic() < until and len(list(cells.glob("*.cell"))) < 10:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -214,7 +214,7 @@ def test_a_fleet_has_its_replicas_everywhere(experiment):
     series = results.replica_series
     assert {"replica", "start_s", "running", "waiting", "sent", "cached_tokens"} <= set(series.columns)
     assert series["sent"].sum() == results.replicas["requests"].sum() == 4 * 60
-    # The time that requests waited and ran on replicas is their time in the fleet.
+    # The time that all requests waited and ran on replicas equals their time in the fleet.
     spent = (series["width_s"] * (series["running"] + series["waiting"])).sum()
     assert spent == pytest.approx(results.requests["e2e_s"].sum(), rel=1e-6)
     steps = results.steps.group_by("policy", "seed", "replica").len().height
@@ -250,7 +250,7 @@ def test_a_truth_table_is_read():
     right = table.positions["right"].mean()
     assert 0.2 < right < 1.0
     assert table.positions["confidence"].is_between(0, 1).all()
-    # More confident drafts are right more often.
+    # Draft tokens with a high confidence are right more often than all draft tokens.
     sure = table.positions.filter(polars.col("confidence") > 0.9)["right"].mean()
     assert sure > right
     with pytest.raises(BadInput):

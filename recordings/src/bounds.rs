@@ -1,10 +1,10 @@
-//! The largest values that numbers which a server reports can plausibly have. A number above its bound stays in the
-//! recording, but it is not used, and a finding (a note on the run) reports it.
+//! The largest plausible values of numbers that a server reports. A number above its bound stays in the recording,
+//! but is not used, and a finding (a note on the run) reports it.
 
 use crate::recording::{Ended, Event, Recording};
 use foretoken_sim::MAX_SPEC_LEN;
 
-/// Most tokens of a prompt or a context. A larger number from a server counts as impossible.
+/// Most tokens of a prompt or of a context that a server can plausibly report; a larger number counts as impossible.
 pub const MOST_TOKENS: u32 = 1 << 24;
 /// Most requests in one step that a server can plausibly report; a larger number counts as impossible.
 pub const MOST_REQUESTS: u32 = 1 << 16;
@@ -12,8 +12,8 @@ pub const MOST_REQUESTS: u32 = 1 << 16;
 pub const MOST_BLOCKS: u32 = 1 << 24;
 /// Most tokens of one KV block that a server can plausibly report; a larger number counts as impossible.
 pub const MOST_BLOCK_SIZE: u32 = 1 << 16;
-/// Largest growth of one of the server's counters during a run; a larger growth counts as impossible. (A double cannot
-/// hold every whole number above 2⁵³.)
+/// Largest plausible growth of one of the server's counters during a run; a larger growth counts as impossible. (A
+/// double cannot hold every whole number above 2⁵³.)
 pub const MOST_COUNT: u64 = 1 << 53;
 /// Longest time in a server's metrics of a request, in seconds (30 days). A longer time counts as impossible.
 pub const LONGEST_S: f64 = 30.0 * 86_400.0;

@@ -7,8 +7,8 @@ use crate::request::{ServerMetrics, rounds};
 use crate::step_log::{LoggedStep, is_step};
 use crate::steps::started_before;
 
-/// Makes the messages about an observed run: one for each kind of number that the server reported and that cannot be
-/// true.
+/// Makes the messages about impossible numbers in an observed run. There is one message for each kind of number that
+/// the server reported with impossible values.
 pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(n) = recording.head.server.max_model_len.filter(|n| prompt_tokens(*n).is_none()) {

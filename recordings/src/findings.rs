@@ -1,4 +1,4 @@
-//! Notes on an observed run: what the server did not report, and what distorts the run's numbers.
+//! Notes on an observed run: values that the server did not report, and disturbances that distort the run's numbers.
 
 use crate::bounds::answer_tokens;
 use crate::doubts::doubts;
@@ -243,12 +243,12 @@ fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
     }
 }
 
-/// The server's log line of a step may be written up to this long (50 ms) before or after the client sees the step's
+/// The server may write the log line of a step up to this long (50 ms) before or after the client reads the step's
 /// tokens.
 const APART: Time = Time(50_000_000_000);
 
-/// Adds notes on signs of another client, or of another server's log. The signs are steps with more requests than this
-/// client had in flight, and answered requests without a step.
+/// Adds notes if the server seems to have served another client, or if the log seems to be another server's. The
+/// signs are steps with more requests than this client had in flight, and answered requests without a step.
 fn foreign_requests(run: &ObservedRun, all: &mut Vec<String>) {
     let until = |a: &Answer| a.ended.as_ref().map_or(Time::MAX, |(at, _)| *at + APART);
     let mut changes: Vec<(Time, i64)> =

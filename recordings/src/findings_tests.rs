@@ -159,7 +159,7 @@ fn a_prompt_length_that_the_server_counts_otherwise_is_reported() {
     only(&r, "1 prompts have another length for the server");
 }
 
-/// Returns `recording` with the label `policy` as the policy that, by the experiment, the server runs.
+/// Returns `recording` with `policy` as the label of the policy that the server runs according to the experiment.
 fn of_policy(mut recording: Recording, policy: &str) -> Recording {
     recording.head.policy = policy.into();
     recording

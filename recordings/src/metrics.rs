@@ -10,8 +10,8 @@ use foretoken_sim::MAX_SPEC_LEN;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Metrics of a run; counters have their growth during the run. A field is `None` if the server does not export it, or
-/// if its value cannot be true.
+/// A server's metrics of a run. The field of a counter has the counter's growth during the run. A field is `None` if
+/// the server does not export it, or if its value cannot be true.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     /// Number of rounds during the run. A round is one request's draft tokens of one step.
@@ -45,7 +45,7 @@ const PER_POS: &str = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
 pub const KEPT: [&str; 2] = ["vllm:", "sglang:"];
 
 impl Metrics {
-    /// Computes what the server's metrics say about the run of a recording.
+    /// Computes the metrics of a recording's run from the server's metrics in the recording.
     pub fn of(recording: &Recording) -> Metrics {
         let sampled = recording.events.iter().filter_map(|event| match event {
             Event::Metrics { samples, .. } => Some(samples.as_slice()),
@@ -147,8 +147,8 @@ impl Metrics {
     }
 }
 
-/// Upper bound on the number of rounds (a request's draft tokens of one step) during the run: two for each requested
-/// token, plus 10,000, because the server may serve other clients too.
+/// Upper bound on the number of rounds (a request's draft tokens of one step) during the run: two rounds for each
+/// requested token, plus 10,000 rounds, because the server may serve other clients too.
 fn most_rounds(recording: &Recording) -> u64 {
     const BESIDES: u64 = 10_000;
     let sent = recording.events.iter().filter_map(|event| match event {

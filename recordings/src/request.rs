@@ -81,8 +81,8 @@ impl Answer {
         }
     }
 
-    /// The delay between the request's due time and its sending. In a closed loop the value has no meaning: the due
-    /// time is 0, so the value is the time of sending.
+    /// The delay between the request's due time and its sending. Has no meaning in a closed loop: there the due time
+    /// is 0, so the result is the time of sending.
     pub fn late(&self) -> Time {
         self.sent.saturating_sub(self.asked.due)
     }
@@ -93,8 +93,8 @@ impl Answer {
     pub fn rounds_are_whole(&self) -> bool {
         let Some(rounds) = &self.rounds else { return false };
         let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
-        // The last round (draft tokens of one step) of an answer may accept draft tokens beyond the answer's end. These
-        // are not emitted.
+        // The last round (draft tokens of one step) of an answer may accept draft tokens beyond the answer's end.
+        // Such draft tokens are not emitted.
         let last = rounds.accepted.last().copied().unwrap_or(0);
         let tokens = self.tokens();
         tokens > 0 && 1 + emitted >= tokens && emitted < tokens + last
@@ -102,8 +102,8 @@ impl Answer {
 }
 
 /// vLLM's metrics of a request, which come with the completion (`--enable-per-request-metrics`,
-/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33). Each value is checked separately, so that a bad value
-/// does not discard the others.
+/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33). Each value is checked separately, so that a bad
+/// value does not discard the remaining values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerMetrics {
@@ -113,8 +113,8 @@ pub(crate) struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Parses the metrics of a request, which the server sent as JSON. If the server sent none, or if they cannot be
-    /// read, all values are missing.
+    /// Parses the metrics of a request, which the server sent as JSON. If the server sent no metrics, or if they
+    /// cannot be read, all values are missing.
     pub(crate) fn read(text: Option<&str>) -> ServerMetrics {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
@@ -157,8 +157,8 @@ pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Round
 /// its last attempt is included.
 pub fn answers(recording: &Recording) -> Vec<Answer> {
     let mut answers: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
-    // For each answer: the number of its tokens so far. It is needed if the server reports running totals and not each
-    // chunk's tokens.
+    // For each answer: the number of its tokens so far. It is needed if the server reports the answer's running total
+    // of tokens with each chunk, because a chunk's tokens are then the difference of two totals.
     let mut so_far = vec![0u32; answers.len()];
     for event in &recording.events {
         match event {

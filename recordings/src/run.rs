@@ -1,9 +1,9 @@
 //! Converts a recording to the form of simulated and live runs, as far as the server's reports allow. Tables, figures
 //! and pages are made from this form.
 //!
-//! The arrival of a request is the time at which it was sent. Its tokens have the times at which the client read them.
-//! If the server has per-request metrics and a step log, the time of first scheduling, the accepted draft tokens and
-//! the content of steps come from them.
+//! The arrival of a request is the time at which the request was sent. Its tokens have the times at which the client
+//! read them. The time of first scheduling and the accepted draft tokens come from the server's per-request metrics,
+//! and the content of steps comes from its step log, if the server has them.
 
 use crate::metrics::Metrics;
 use crate::recording::{Ended, Recording};
@@ -15,10 +15,10 @@ use foretoken_sim::{Ending, MAX_SPEC_LEN, Outcome, Request, RequestRecords, Run,
 /// An observed run of a server, in the form of simulated and live runs.
 #[derive(Debug)]
 pub struct ObservedRun {
-    /// The requests that were sent: arrivals, categories and lengths. The output length is the actual one if the answer
-    /// finished, else the requested one.
+    /// The requests that were sent: arrivals, categories and lengths. If the answer of a request finished, the output
+    /// length is the answer's actual length; otherwise it is the requested length.
     pub workload: Workload,
-    /// The workload's requests with their answers, in order.
+    /// The requests of `workload` with their answers, in the same order.
     pub answers: Vec<Answer>,
     /// The steps of the server's log, with times on the run's clock (zero is the run's start).
     pub steps: Vec<PlacedStep>,
@@ -75,8 +75,8 @@ impl ObservedRun {
     }
 }
 
-/// The requests that were sent, as a workload. If an answer finished, the request has its actual length; otherwise the
-/// requested length.
+/// The requests that were sent, as a workload. If the answer of a request finished, the request has the answer's
+/// actual length; otherwise it has the requested length.
 fn workload(recording: &Recording, answers: &[Answer]) -> Workload {
     let request = |a: &Answer| Request {
         category: a.asked.category,
@@ -94,8 +94,8 @@ fn records(answers: &[Answer]) -> RequestRecords {
         r.emitted[i] = a.tokens();
         if let Some(&(first, _)) = a.chunks.first() {
             r.first_token[i] = first;
-            // How long the request waited in the server's queue, if the server reports it. Otherwise the wait counts as
-            // part of the first pass.
+            // Time that the request waited in the server's queue, if the server reports this time. Otherwise the wait
+            // counts as part of the request's first pass.
             let queued = a.times.queue_s.map_or(Time::ZERO, Time::from_s);
             r.first_scheduled[i] = (a.sent + queued).min(first);
         }
@@ -192,9 +192,9 @@ fn busy(answers: &[Answer]) -> Time {
 }
 
 /// Counts the rounds (a request's draft tokens of one step) in `totals` by their numbers of drafted and accepted
-/// tokens. The rounds come from the requests if the server reports them there, else from the server's counters by
-/// position. The totals of drafted and verified tokens are set to match. If no request has rounds, the remaining steps
-/// of requests count as rounds without draft tokens.
+/// tokens. If the server reports rounds with its answers, the rounds come from the answers; otherwise they come from
+/// the server's counters by position. The totals of drafted and verified tokens are set to match. If no request has
+/// rounds, the remaining steps of requests count as rounds without draft tokens.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
     let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();
@@ -230,7 +230,8 @@ mod tests {
     use crate::recording::read_recording;
     use std::path::Path;
 
-    /// A recording of vLLM 0.32.0 for CPUs with the shipped target model and draft model: 12 requests of three clients.
+    /// Reads the recording `name`. It was made with vLLM 0.32.0 for CPUs and the shipped target model and draft
+    /// model, and has 12 requests of three clients.
     fn recorded(name: &str) -> (Recording, ObservedRun) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
         let recording = read_recording(&path).unwrap();

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 /// How many tokens a server drafted for a request in a step.
 #[derive(Clone, Debug, PartialEq)]
 enum Drafted {
-    /// For each number of draft tokens: the number of rounds (a request's draft tokens of one step) that had it. An
-    /// empty map means that nothing was drafted.
+    /// For each draft length: (draft length, number of rounds with this length). A round is a request's draft tokens
+    /// of one step. An empty map means that nothing was drafted.
     Lengths(BTreeMap<u32, u64>),
     /// Mean number of draft tokens of a request in a step.
     Mean(f64),
 }
 
-/// A message if the run's draft tokens contradict `label`, the policy that the experiment states; else `None`. If this
-/// policy uses draft tokens and nothing in the run shows any, there is a message too.
+/// A message if the run's draft tokens contradict `label`, the policy that the experiment states; else `None`. There
+/// is also a message if this policy drafts and nothing in the run shows draft tokens.
 pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     if label.is_empty() {
         return None;

@@ -50,8 +50,8 @@ impl LoggedStep {
         }
         let (iteration, rest) = step.strip_prefix("Iteration(")?.split_once("): ")?;
         let mut parts = rest.split(", ");
-        // A number in the log line of more than 64 bits becomes the largest 64-bit number, which `possible` then
-        // refuses.
+        // A number of more than 64 bits in the log line becomes the largest 64-bit number. The function `possible`
+        // then refuses this number.
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
             true => Some(digits.parse::<u64>().unwrap_or(u64::MAX)),
             false => None,

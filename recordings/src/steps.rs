@@ -34,7 +34,7 @@ impl PlacedStep {
 const ON_ITS_WAY: Time = Time(2_000_000_000);
 
 /// The logged steps from the run's start on, in order, each with the number of tokens that it emitted. If the log has
-/// every step twice, each is included once. Steps that cannot be true are left out. The list is empty unless the
+/// every step twice, each step is included once. Steps that cannot be true are left out. The list is empty unless the
 /// log's times have microseconds (`--step-log` with the shipped logging configuration).
 pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
@@ -70,7 +70,8 @@ pub(crate) fn started_before(recording: &Recording, step: &LoggedStep) -> bool {
     end.is_some_and(|end| end >= 0.0 && step.elapsed_s > end + IN_FLIGHT_S)
 }
 
-/// If a logger writes a step's line twice, by two handlers, the two lines lie at most this many seconds apart.
+/// A logger with two handlers writes the line of a step twice. The times of these two lines differ by at most this
+/// many seconds.
 const TWICE_S: f64 = 1e-3;
 
 /// True if two lines of the server's log describe the same step.

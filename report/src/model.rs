@@ -173,8 +173,8 @@ pub struct Entry {
     pub stops_for_slo: bool,
     /// Number of GPUs on which the target runs, over all replicas; `None` if the hardware does not state GPUs.
     pub gpus: Option<u32>,
-    /// Was the autoregressive run added by the program, because the experiment does not list it? Then figures leave the
-    /// cell out.
+    /// Was the autoregressive run added by the program, because the experiment does not list it? Then figures leave
+    /// this run out.
     pub implied: bool,
     /// How the run's TPOT bound was scaled from an autoregressive run; `None` if the bound was not scaled.
     pub bound: Option<ScaledBound>,
@@ -185,7 +185,7 @@ pub struct Entry {
 /// A TPOT bound that was scaled from the autoregressive run with the same seed, at the swept values `from`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledBound {
-    /// The swept values of the autoregressive run from which the bound was scaled.
+    /// The swept values of the autoregressive run from which the TPOT bound was scaled.
     pub from: Vec<Swept>,
     /// The TPOT bound divided by the P90 TPOT of the autoregressive run from which it was scaled.
     pub scale: f64,
@@ -213,9 +213,10 @@ pub struct Cell {
     /// Mean E2E of this policy / mean E2E of the same policy in the other results that the report is compared with,
     /// minus 1; `None` without other results.
     pub change: Option<f64>,
-    /// Was the autoregressive run overloaded whose latency is the numerator of the speedup?
+    /// Was the autoregressive run of the speedup overloaded? The mean latency of this run is the numerator of the
+    /// speedup.
     pub over_overload: bool,
-    /// Was the autoregressive run from which the TPOT bound is scaled overloaded?
+    /// Was the autoregressive run overloaded from whose P90 TPOT this run's TPOT bound is scaled?
     pub bound_of_overload: bool,
     /// Decode batch size and numbers of tokens of the run in bins of time.
     pub series: Series,
@@ -267,7 +268,7 @@ impl Cell {
         }
     }
 
-    /// Adds the distributions of TTFT, TPOT and E2E of the run's requests to the cell, the results of this run.
+    /// Adds to the cell (one run of one policy) the distributions of TTFT, TPOT and E2E of the run's requests.
     pub fn with_latencies(mut self, records: &dyn Pieces) -> Cell {
         (self.ttft, self.tpot, self.e2e) = (Cdf::ttft(records), Cdf::tpot(records), Cdf::e2e(records));
         self
@@ -278,9 +279,9 @@ impl Cell {
         &self.entry.key
     }
 
-    /// Is the SLO attainment 90 % by definition? It is for an autoregressive run whose only bound is its own P90 TPOT.
-    /// If the attainment differs from 90 % by a percentage point or more, the answer is false, because some requests
-    /// then have bounds of their own.
+    /// Is the SLO attainment 90 % by definition? This is so for an autoregressive run whose only bound is the run's own
+    /// P90 TPOT. If the attainment differs from 90 % by a percentage point or more, the answer is false, because some
+    /// requests then have bounds of their own.
     pub fn attains_by_definition(&self) -> bool {
         let own = |b: &ScaledBound| b.alone && b.scale == 1.0 && b.from == self.key().sweep;
         let attains = self.summary.slo_attainment.is_some_and(|share| (share - 0.9).abs() < 0.01);
@@ -300,8 +301,8 @@ impl Cell {
 }
 
 /// Sets the speedup over the autoregressive run and the regret against the oracle for every cell (one run of one
-/// policy). Both compare runs with equal swept values and seed. Also marks cells whose autoregressive run was
-/// overloaded, and cells whose TPOT bound is scaled from an overloaded run.
+/// policy). The speedup and the regret compare runs with equal swept values and seed. Also marks cells whose
+/// autoregressive run was overloaded, and cells whose TPOT bound is scaled from an overloaded run.
 pub fn relate(cells: &mut [Cell]) {
     // All runs sweep the same settings, so the values alone identify a combination of swept values.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);

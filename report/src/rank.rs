@@ -47,12 +47,12 @@ impl Ranking<'_> {
         self.who_are(Verdict::Tied)
     }
 
-    /// Labels of the policies that are slower on average, but for which only more seeds can decide.
+    /// Labels of the policies that are slower on average, but not in every seed. Only more seeds can decide about them.
     pub fn noisy(&self) -> Vec<&str> {
         self.who_are(Verdict::Noisy)
     }
 
-    /// The fastest of the policies that are certainly slower than the leader; `None` if there is none.
+    /// The fastest of the policies whose verdict against the leader is `Slower`; `None` if there is no such policy.
     pub fn next(&self) -> Option<&Behind<'_>> {
         self.others.iter().find(|b| b.verdict == Verdict::Slower)
     }

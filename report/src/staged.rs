@@ -59,8 +59,8 @@ impl Staged {
         &self.path
     }
 
-    /// Writes all bytes so far to the disk's cache. Returns the path at which they can be read while the file is not
-    /// complete.
+    /// Passes all bytes written so far to the operating system. Returns the path at which they can be read while the
+    /// file is not complete.
     ///
     /// # Errors
     /// The bytes cannot be written (disk full).
@@ -104,17 +104,17 @@ impl Staged {
     }
 
     /// Removes every partial file of this process, which is about to end. Afterwards, no thread can begin or complete a
-    /// file, because this call keeps the lock.
+    /// file, because this call never releases the lock on the set of partial files.
     pub fn abandon_all() {
         let all = partial_files();
         all.iter().for_each(|partial| drop(std::fs::remove_file(partial)));
         std::mem::forget(all);
     }
 
-    /// Writes a whole file at once.
+    /// Writes `bytes` as a complete file at `path`, in place of any earlier file.
     ///
     /// # Errors
-    /// As [`Staged::create`] and [`Staged::commit`].
+    /// The errors of [`Staged::create`] and [`Staged::commit`].
     pub fn write_all_to(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
         let mut file = Staged::create(path)?;
         file.write_all(bytes).map_err(ReportError::write(path))?;

@@ -7,8 +7,8 @@ use foretoken_sim::metrics::{Interval, Lived, PARTS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A policy compared with plain decoding. Each number is the mean over seeds of the difference with one seed, with its
-/// interval.
+/// A policy compared with plain decoding. Each number is a difference between a run of the policy and a run of plain
+/// decoding with the same seed: the mean over seeds, with its interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Why {
     /// Mean E2E of the policy − mean E2E of plain decoding, seconds.
@@ -74,7 +74,7 @@ pub const WORDS: [(&str, &str, &str, &str, &str); 8] = [
 impl Why {
     /// Compares the runs of a policy, one per seed, with the runs of plain decoding with the same seeds. `None` if a
     /// run of plain decoding is missing, or if a run did not record the parts of latencies or finished no request. Runs
-    /// on a device do not record them.
+    /// on a device do not record these parts.
     pub fn of(own: &[&Cell], plain: &[&Cell]) -> Option<Why> {
         let pair = |own: &&Cell| {
             let plain = plain.iter().find(|plain| plain.key().seed == own.key().seed)?;

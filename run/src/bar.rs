@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counts of the pieces of a long work (such as the runs of an experiment): how many are finished, and how many there
-/// are. Also whether the progress bar on the terminal is off. Clones share these counts.
+/// Counts of the pieces of a long work (such as the runs of an experiment): the number of finished pieces and the
+/// number of all pieces. It also stores whether the progress bar on the terminal is off. Clones share these counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Numbers>);
 

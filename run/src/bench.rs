@@ -26,8 +26,8 @@ pub struct Timed {
     pub max_s: f64,
 }
 
-/// Times every policy that the experiment lists, under every combination of swept values, with the first seed. Each is
-/// run `repeats` times, and at least once.
+/// Times every policy that the experiment lists, under every combination of swept values, with the first seed. Each
+/// policy at each combination is run `repeats` times, and at least once.
 ///
 /// # Errors
 /// A variant of the plan cannot be built.

@@ -13,7 +13,8 @@ use foretoken_spec::problem::{Result, nearest};
 /// bound is scaled: every setting that it names must be swept, and the sweep must take the given value.
 ///
 /// # Errors
-/// A setting is not swept, or its sweep does not take the value; the error points at the place in the file.
+/// A setting is not swept, or its sweep does not take the value; the error points at the mistake in the experiment's
+/// file.
 pub fn check(plan: &Plan) -> Result<()> {
     for variant in &plan.variants {
         let Some(Reference::At(at)) = &variant.experiment.slo.reference else { continue };

@@ -61,7 +61,7 @@ pub struct Comparison {
 /// The results of all policies under one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct VariantResult {
-    /// The swept settings, each with its value in this combination.
+    /// The swept settings, each with its value in the combination to which these results belong.
     pub sweep: Vec<Choice>,
     /// Number of requests that arrived in one policy's run, summed over seeds.
     pub requests: u64,
@@ -122,7 +122,8 @@ pub struct PolicyResult {
     /// Does the policy see the hidden truth (which draft tokens will be accepted, or the true pass times)? No server
     /// can.
     pub sees_hidden_truth: bool,
-    /// Does the policy stop drafting in steps that it expects to miss the TPOT bound? The table's legend explains this.
+    /// Does the policy stop drafting in steps that it expects to miss the TPOT bound? If so, the legend below the table
+    /// says this.
     #[serde(skip)]
     pub stops_for_slo: bool,
     /// The overload of the policy; its latencies depend on the length of the run. Absent if the policy was not

@@ -1,4 +1,5 @@
-//! Runs a setting on several replicas behind a router. Each replica has its own engine, hardware and policy.
+//! Runs the workload of one seed on several replicas behind a router. Each replica has its own engine, hardware and
+//! policy.
 
 use crate::load::is_autoregressive;
 use crate::plan::Variant;

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 /// drafts. If only later variants leave host time out, the result has no speedups.
 ///
 /// # Errors
-/// The setting cannot be built, or the work is interrupted.
+/// The workload or server of the first variant cannot be built, or the work is interrupted.
 pub fn look(plan: &Plan, comparison: &Comparison, interrupt: &AtomicBool) -> Result<Option<HostBand>> {
     let drafts = |p: &&PolicyResult| !p.sees_hidden_truth && p.policy != "autoregressive" && p.speedup.is_some();
     let speedup = |p: &PolicyResult| p.speedup.as_ref().map_or(0.0, |s| s.mean);

@@ -33,7 +33,7 @@ impl Interrupt {
         was_set || self.0.watches.load(Ordering::Relaxed) == 0
     }
 
-    /// The flag that long work looks at. It is true once the work must stop.
+    /// The flag that long work checks again and again. The flag is true as soon as the work must stop.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.0.asked
     }

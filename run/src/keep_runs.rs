@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 /// The live or observed runs whose results are to be written.
 pub struct RunsMade<'a> {
-    /// Number of finished runs. They belong to the first cells in the order of the plan (a cell is one policy with one
-    /// seed).
+    /// Number of finished runs. Cells run in the order of the plan (a cell is one policy with one seed), so these are
+    /// the first cells.
     pub cells: usize,
     /// Are all runs of the plan finished?
     pub whole: bool,

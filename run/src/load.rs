@@ -57,7 +57,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with the policy `oracle-goodput`, against which regret is measured. Adds this policy if it is missing.
+    /// The plan with the policy `oracle-goodput`, against which regret is measured. Adds this policy if the plan does
+    /// not have it.
     ///
     /// # Errors
     /// The experiment is wrong with the added policy (see [`Plan::of`]).
@@ -246,8 +247,8 @@ impl Files<'_> {
         Ok((Variant { choices, experiment, picked, derived, filled, kinds }, as_given))
     }
 
-    /// For each kind of replica that states an engine or hardware of its own, a variant with these, by index in the
-    /// experiment's `fleet.replicas`.
+    /// For each kind of replica with an engine or hardware of its own: a variant that has this engine and hardware. The
+    /// key is the kind's index in the experiment's `fleet.replicas`.
     fn kinds(&mut self, asked: &Document, experiment: &Experiment) -> Result<BTreeMap<usize, Variant>> {
         let kinds = experiment.fleet.iter().flat_map(|fleet| fleet.replicas.kinds()).enumerate();
         let mut variants = BTreeMap::new();
@@ -365,7 +366,8 @@ fn resolve(
 }
 
 fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
-    // If the file cannot be opened, the error comes from the trace reader, because its message says what to do.
+    // If the file cannot be opened, the error comes from the trace reader, because the trace reader's message says what
+    // to do.
     let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
         Err(e @ TraceError::File { .. }) => {
             let problem = trace_problem(document, &e);

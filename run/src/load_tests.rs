@@ -11,7 +11,8 @@ fn shipped(name: &str) -> PathBuf {
 #[test]
 fn resolving_is_idempotent() {
     for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
-        // These sweeps are in another order than the one in which they are written to the file.
+        // The sweeps are given in the order `workload`, `engine`. The written file has them in alphabetical order, so
+        // `sweep_order` must keep the given order.
         let sets =
             ["workload.requests={ sweep = [50, 20] }", "engine.max_num_seqs={ sweep = [16, 64] }", "slo.ttft_s=0.5"];
         let sets = sets.map(str::to_owned);

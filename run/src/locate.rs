@@ -1,4 +1,4 @@
-//! Finds where a file lies that an experiment names.
+//! Finds the path, on this machine, of a file that an experiment names.
 
 use foretoken_spec::document::Document;
 use foretoken_spec::problem::{Problem, Result};

@@ -22,7 +22,7 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// The most threads that the program starts at a time. No machine has that many cores.
+/// The most threads that the program starts at a time, also if the user or the number of cores asks for more.
 const MOST_THREADS: usize = 1024;
 
 /// Number of threads to start: `wanted` if the user gave it, else the number of cores. It is from 1 to 1024, and not

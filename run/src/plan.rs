@@ -30,7 +30,8 @@ pub struct Plan {
     pub(crate) folder: PathBuf,
     /// The experiment's TOML with the user's overrides, in which sweeps are not expanded.
     pub(crate) document: Document,
-    /// The experiment's TOML with the user's overrides and all defaults. A plan that is made from it equals this plan.
+    /// The experiment's TOML with the user's overrides and all defaults. A plan that is made from this TOML equals the
+    /// present plan.
     pub(crate) resolved: toml::Value,
     /// For each relative path of a file in the experiment, the path of the file on this machine.
     pub(crate) relative: BTreeMap<String, PathBuf>,
@@ -51,7 +52,7 @@ pub enum Measured {
 
 /// One combination of the experiment's swept values.
 pub struct Variant {
-    /// The swept settings, each with its value in this combination.
+    /// The swept settings, each with its value in this variant (combination of swept values).
     pub choices: Vec<Choice>,
     /// The experiment with the swept values of this variant, and with the paths of its files resolved.
     pub experiment: Experiment,
@@ -62,13 +63,13 @@ pub struct Variant {
     /// The keys that a profile filled in, and facts about the profile: what it measured, which draft lengths it can
     /// predict, warnings.
     pub filled: Filled,
-    /// For each kind of replica that states an engine or hardware of its own, a variant with these, by index in the
-    /// experiment's `fleet.replicas`.
+    /// For each kind of replica with an engine or hardware of its own: a variant that has this engine and hardware. The
+    /// key is the kind's index in the experiment's `fleet.replicas`.
     pub kinds: BTreeMap<usize, Variant>,
 }
 
 impl Variant {
-    /// The experiment's TOML with this variant's values in place of sweeps. Each call builds it anew.
+    /// The experiment's TOML with this variant's values in place of sweeps. Each call builds a new document.
     pub fn document(&self) -> Document {
         self.picked.document()
     }
@@ -192,8 +193,8 @@ impl Plan {
         value
     }
 
-    /// Makes this the plan of runs on a real server: removes the autoregressive baseline if the experiment does not
-    /// list it. The server runs the one policy of the experiment.
+    /// Changes the plan to runs on a real server: removes the autoregressive baseline if the experiment does not list
+    /// this policy. The server runs the one policy of the experiment.
     ///
     /// # Errors
     /// There are several policies, the policy is an oracle, or a bound is scaled from an autoregressive run, which the
@@ -224,9 +225,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Reduces the plan to runs that are among its first `cells` runs: to as many whole variants (combinations of swept
-    /// values) as possible. If not one variant is whole, to whole seeds of the first variant; else to the first
-    /// policies of the first seed. Returns false if `cells` is 0.
+    /// Reduces the plan to whole parts of its first `cells` runs. The plan keeps all variants (combinations of swept
+    /// values) that are whole. If no variant is whole, it keeps the first variant with all seeds that are whole. If no
+    /// seed is whole, it keeps the first `cells` policies of the first seed. Returns false if `cells` is 0.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);

@@ -21,7 +21,7 @@ pub struct Filled {
     pub keys: Vec<Path>,
     /// The largest passes that were timed for the profile, for (target model, draft model); `None` without a profile.
     pub ranges: Option<(Range, Range)>,
-    /// A warning about the quality of the profile's fits; `None` if it is good.
+    /// A warning about the quality of the profile's fits; `None` if the fits are good.
     pub warning: Option<String>,
     /// Why the profile may differ from what was measured: it was edited, or it has no seal. `None` if its seal matches.
     pub changed: Option<String>,
@@ -77,16 +77,16 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
         put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
-        // The linear cost model of the profile is not given to policies if the experiment gives one for this model, or
-        // fits one to another machine.
+        // The linear cost model of the profile is not given to policies if the experiment gives a linear cost model for
+        // the same model (target or draft), or fits a linear cost model to another machine (`belief.fitted_to`).
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
-    // The profile's linear cost for the target was fitted with one way of counting context (once, or per verified
-    // position). The linear cost model that policies get must count context in the same way, even if the true costs
-    // count it differently.
+    // The profile's linear cost for the target was fitted with one way of counting context (once per request, or once
+    // per verified position). The linear cost model that policies get must count context in the same way, even if the
+    // true costs count it differently.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&costs.belief_reads)?)?;
@@ -192,8 +192,8 @@ pub struct Costs {
     pub step_overhead_s: Option<f64>,
     /// The host time of a step that depends on the requests and tokens of the step, beside the constant part.
     pub host: HostLaw,
-    /// A reason not to trust the profile. For a calibrated profile that can be trusted: its first warning. `None` if
-    /// there is neither.
+    /// A reason not to trust the profile, else the first warning of a calibrated profile. `None` if there is no reason
+    /// and no warning.
     pub distrust: Option<String>,
     /// If draft passes could not be separated from target passes: the observed draft lengths, which are the only
     /// lengths that can be predicted. `None` if all lengths can be predicted.
@@ -351,7 +351,7 @@ pub struct LargestPass<'a> {
 }
 
 impl<'a> LargestPass<'a> {
-    /// Wraps the latency model `model`, to record the largest passes. None is recorded yet.
+    /// Wraps the latency model `model`, to record the largest passes. No pass is recorded yet.
     pub fn new(model: &'a dyn LatencyModel) -> LargestPass<'a> {
         LargestPass { model, batched: AtomicU64::new(0), context: AtomicU64::new(0) }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// A limit of the engine that some rejected requests exceeded, with the setting that gives it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
-    /// A text that says what of the rejected requests is too large for which limit, such as a prompt that is longer
+    /// A text that says which limit the requests exceed and by which of their sizes, such as a prompt that is longer
     /// than the KV pool.
     pub what: String,
     /// A text that says which setting of the experiment to change.

@@ -1,14 +1,15 @@
-//! What a fleet costs whose number of replicas grows and shrinks by a rule.
+//! The costs, such as GPU-hours, of a fleet whose number of replicas a scaling rule changes during the run.
 
 use crate::plan::Plan;
 use foretoken_report::Cell;
 use foretoken_sim::metrics::{Interval, ReplicaHours, Scaled};
 use serde::Serialize;
 
-/// What a fleet costs that a rule scales, with one policy; each number as mean over seeds and 95 % interval.
+/// The costs of one policy's fleet, whose number of replicas a scaling rule changes; each number as mean over seeds and
+/// 95 % interval.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaledResult {
-    /// GPU-hours of all replicas, each counted from the time at which the rule ordered it to its end.
+    /// GPU-hours of all replicas. A replica counts from the time at which the scaling rule ordered it until its end.
     pub gpu_hours: Option<Interval>,
     /// GPU-hours that replicas spent booting, before they could serve.
     pub booting_gpu_hours: Option<Interval>,
@@ -25,8 +26,8 @@ pub struct ScaledResult {
     pub slo_misses: Option<Interval>,
 }
 
-/// What fleets cost that a rule scales, for each variant (combination of swept values) of the plan and then each
-/// policy. `cells` (finished runs) and `scaled` are in the order of the plan.
+/// The costs of fleets whose number of replicas a scaling rule changes, for each variant (combination of swept values)
+/// of the plan and then each policy. `cells` (finished runs) and `scaled` are in the order of the plan.
 pub(crate) fn costs(plan: &Plan, cells: &[Cell], scaled: &[Option<Scaled>]) -> Vec<Option<ScaledResult>> {
     let n = plan.policies.len();
     let size = plan.seeds.len() * n;

@@ -9,8 +9,9 @@ use foretoken_sim::Drafting;
 use foretoken_spec::experiment::{Experiment, SloSpec};
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
 
-/// The scope line of a plan: for which models, hardware, load and bounds its results hold. A swept setting has its
-/// first value in the line; the end of the line has its first and its last value.
+/// The scope line of a plan: for which models, hardware, load and bounds its results hold. In the text of the line, a
+/// swept setting has its first value. At the end of the line, each swept setting follows with its first and its last
+/// value.
 pub fn of(plan: &Plan) -> String {
     let e = &plan.variants[0].experiment;
     let swept = plan.variants[0].choices.iter().any(|choice| choice.path.to_string().ends_with("rate-scale"));

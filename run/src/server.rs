@@ -19,7 +19,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A simulated server with one seed. Each run chooses its policy.
+/// A simulated server, whose random draws come from one seed. Any policy can be run on it.
 pub struct Server {
     pub(crate) plain: EngineConfig,
     pub(crate) with_drafter: EngineConfig,
@@ -94,8 +94,8 @@ impl Server {
     /// without a drafter. Adds warnings about the cost estimates that policies get to `belief_notes`.
     ///
     /// # Errors
-    /// A setting of the acceptance is wrong, the model does not fit into the GPU's memory, or no linear belief fits the
-    /// true costs.
+    /// A value in `[acceptance]` is wrong, the model does not fit into the GPU's memory, or no linear cost model fits
+    /// the true costs.
     pub fn new(
         variant: &Variant,
         seed: u64,

@@ -1,6 +1,6 @@
-//! A setting: everything that is the same for all policies of a comparison, for one combination of swept values and one
-//! seed. It has the workload, the true costs, the hidden acceptance (which draft tokens are right) and the linear cost
-//! model that policies get.
+//! A [`Setting`]: everything that is the same for all policies of a comparison, for one combination of swept values and
+//! one seed. It has the workload, the true costs, the hidden acceptance (which draft tokens are right) and the linear
+//! cost model that policies get.
 
 mod streaming;
 
@@ -50,10 +50,10 @@ impl Setting {
     /// Builds the setting (workload, server and bounds) of a variant with a seed.
     ///
     /// # Errors
-    /// The workload cannot be built or needs too much memory, a recording is missing, a setting of the acceptance is
-    /// wrong, the model does not fit into the GPU's memory, no linear belief fits the true costs, priorities are asked
-    /// for and no request has one, a policy needs acceptance probabilities but acceptance is recorded, a policy names a
-    /// category that no request has, or the engine would not start with a policy.
+    /// The workload cannot be built or needs too much memory, a recording is missing, a value in `[acceptance]` is
+    /// wrong, the model does not fit into the GPU's memory, no linear cost model fits the true costs, priorities are
+    /// asked for and no request has one, a policy needs acceptance probabilities but acceptance is recorded, a policy
+    /// names a category that no request has, or the engine would not start with a policy.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
@@ -149,8 +149,8 @@ impl Setting {
         self.run_keeping(policy, slo_tpot_s, interrupt, false)
     }
 
-    /// As [`run`](Self::run), but also records the parts of each request's latency (docs/model.md 14.1), which makes
-    /// the simulation slower.
+    /// Runs one policy as [`run`](Self::run) does, but also records the parts of each request's latency (docs/model.md
+    /// 14.1), which makes the simulation slower.
     pub fn run_with_lives(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
         self.run_keeping(policy, slo_tpot_s, interrupt, true)
     }
@@ -195,7 +195,7 @@ impl Setting {
     }
 
     /// Runs one policy until it is certain whether enough of the requests that `patience` counts keep their latency
-    /// bounds. A clairvoyant policy runs fixed lengths one after another, until `carries` is true for a run or all
+    /// bounds. A clairvoyant policy runs fixed lengths one after another, until `carries` returns true for a run or all
     /// lengths were run. Returns the last run, and what `patience` counted in it.
     pub fn find_out(
         &self,
@@ -358,8 +358,8 @@ impl Setting {
         self.summary_of(run, &run.records, slo)
     }
 
-    /// Latencies, rates and counts of a run whose per-request records are `records`; otherwise as
-    /// [`summary`](Self::summary).
+    /// Latencies, rates and counts of a run, as [`summary`](Self::summary) computes them, but from the per-request
+    /// records `records` in place of `run.records`.
     pub fn summary_of(&self, run: &Run, records: &dyn Pieces, slo: Slo) -> Summary {
         let own_bounds = &self.workload.slo_tpot_s;
         let numbers =

@@ -123,8 +123,8 @@ fn scaled(v: &VariantResult) -> String {
     }
 }
 
-/// One line for each policy that was overloaded (its queue grew as long as requests arrived). Also for a baseline that
-/// the experiment does not list, because all policies are compared with it.
+/// One line for each policy that was overloaded (its queue grew as long as requests arrived). A baseline that the
+/// experiment does not list gets a line too, because all policies are compared with it.
 fn overloads(v: &VariantResult) -> String {
     let line = |p: &PolicyResult| {
         let o = p.overload.as_ref()?;
@@ -151,14 +151,14 @@ fn requests(v: &VariantResult) -> String {
 }
 
 /// Numbers of KV blocks that requests can use: (without a drafter; with a drafter, `None` if equal; in the draft
-/// model's own pool, `None` if there is none). `None` if these numbers differ between variants.
+/// model's own pool, `None` if there is none). Returns `None` as a whole if these numbers differ between variants.
 fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     let blocks = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
     let first = blocks(variants.first()?);
     variants.iter().all(|v| blocks(v) == first).then_some(first)
 }
 
-/// One of the numbers on what a fleet costs that a rule scales, such as GPU-hours, as text with `digits` decimals;
+/// A number of a fleet that a scaling rule grows and shrinks, such as its GPU-hours, as text with `digits` decimals.
 /// `None` for other fleets.
 fn of_scaling(p: &PolicyResult, of: fn(&ScaledResult) -> Option<Interval>, digits: usize) -> Option<String> {
     shown(p.scaled.as_ref().and_then(of), 1.0, digits, false)

@@ -2,10 +2,10 @@
 //!
 //!     cargo bench -p foretoken-server --bench lateness
 //!
-//! Both servers run on one core and the client on another (`taskset`). First 10, then 30, then 100 requests a second
-//! come, each rate for 12 seconds. An answer is streamed for about 5 seconds, so up to 50, 150 and 500 streams are
-//! open. The lateness of a chunk is the time from the end of its step (`return_due`) until the client has read the
-//! chunk.
+//! The simulated server and the echo server run on one core, and the client on another (`taskset`). First 10, then 30,
+//! then 100 requests a second come, each rate for 12 seconds. An answer is streamed for about 5 seconds, so up to 50,
+//! 150 and 500 streams are open. The lateness of a chunk is the time from the end of its step (`return_due`) until the
+//! client has read the chunk.
 //!
 //! After each rate, the client opens the same number of connections (50, 150 or 500) to the echo server, and writes a
 //! line to each connection every 83 ms, the time of a server's step with 500 streams. The lateness of a line is the
@@ -29,7 +29,7 @@ const SECONDS: u64 = 12;
 const ANSWER_S: u64 = 5;
 const STREAMS: u64 = 500;
 const TOKENS: u32 = 150;
-/// How long a step of the server takes if all streams are in its batch.
+/// How long a step of the server takes if all 500 streams are in its batch.
 const STEP: Duration = Duration::from_millis(83);
 const PORTS: [u16; 2] = [8511, 8512];
 
@@ -157,8 +157,9 @@ fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
-/// Sends `per_s` requests a second to the server for [`SECONDS`] seconds; each answer is streamed. Returns how long
-/// after its step's end the client had read each chunk, seconds.
+/// Sends `per_s` requests a second to the server for [`SECONDS`] seconds. The answer to each request is streamed.
+/// Returns the lateness of each chunk in seconds: the time from the end of its step until the client had read the
+/// chunk.
 async fn streams(per_s: u64) -> Vec<f64> {
     let begun = Instant::now();
     let asked = (0..per_s * SECONDS).map(|n| {
@@ -197,8 +198,8 @@ async fn stream() -> Vec<f64> {
     late
 }
 
-/// For five seconds, sends a line to the echo server on each connection every [`STEP`]. Returns how long after it was
-/// written each line had come back, seconds.
+/// For five seconds, sends a line to the echo server on each connection every [`STEP`]. Returns the lateness of each
+/// line in seconds: the time from writing the line until the client had read it back.
 async fn echoes(connections: u64) -> Vec<f64> {
     let begun = Instant::now() + Duration::from_secs(1);
     let bursts = (Duration::from_secs(5).as_secs_f64() / STEP.as_secs_f64()) as u32;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// An answer to a client, to which the tokens of each step are added.
+/// An answer to a client's request. The tokens of each step are added to it.
 pub struct Answer {
     model: String,
     id: String,
@@ -15,7 +15,7 @@ pub struct Answer {
     sending: Sending,
     text: Text,
     tokens: usize,
-    /// The text of the answer so far, if the answer is not streamed.
+    /// The text of the answer so far, if the answer is not streamed; else empty.
     whole: String,
     rounds: Rounds,
     /// True until the first chunk of the answer's stream is sent.
@@ -25,8 +25,8 @@ pub struct Answer {
     end: Option<End>,
 }
 
-/// The request's rounds. A round is a step that verified draft tokens of the request. For each round: number of
-/// verified draft tokens and number of accepted draft tokens.
+/// The speculative steps of one request: for each step that verified draft tokens of the request, the number of
+/// verified draft tokens and the number of accepted draft tokens.
 #[derive(Default)]
 struct Rounds {
     drafted: Vec<u32>,
@@ -82,7 +82,7 @@ struct Details {
 }
 
 impl Answer {
-    /// An answer to a request, without tokens yet. `number` becomes part of the answer's id.
+    /// Makes an answer to a request, without tokens yet. `number` becomes part of the answer's id.
     pub fn new(model: &str, number: u64, sending: Sending) -> Answer {
         let kind = if sending.form == Form::Chat { "chatcmpl" } else { "cmpl" };
         Answer {
@@ -106,7 +106,8 @@ impl Answer {
         self.reason.is_some()
     }
 
-    /// Adds the tokens of a step to the answer. Returns the number of output tokens that the answer had before.
+    /// Adds the tokens of a step to the answer. Returns the number of output tokens that the answer had before this
+    /// step.
     fn add(&mut self, tokens: &Tokens) -> usize {
         let had = self.tokens;
         self.tokens += tokens.count as usize;
@@ -124,8 +125,9 @@ impl Answer {
         had
     }
 
-    /// Adds the tokens of a step to a streamed answer, and appends their event to `into`. At the end of the answer it
-    /// also appends an event with the usage and the metrics, if the client asked for the usage, and then `[DONE]`.
+    /// Adds the tokens of a step to a streamed answer, and appends the server-sent event with these tokens to `into`.
+    /// At the end of the answer it also appends an event with the usage and the metrics, if the client asked for the
+    /// usage, and then `[DONE]`.
     pub fn stream(&mut self, tokens: &Tokens, into: &mut Vec<u8>) {
         let had = self.add(tokens);
         let usage = self.sending.continuous_usage.then(|| self.usage());
@@ -177,7 +179,7 @@ impl Answer {
         self.whole += self.text.take(ended);
     }
 
-    /// The JSON of a finished answer that is not streamed.
+    /// Returns the JSON of a finished answer that is not streamed.
     pub fn whole(&self) -> String {
         let chat = self.sending.form == Form::Chat;
         let mut choice = json!({
@@ -237,14 +239,14 @@ impl Answer {
     }
 }
 
-/// Appends `data` to `into` as one server-sent event with JSON.
+/// Appends `data` as JSON to `into`, in the form of one server-sent event.
 fn event(data: &impl Serialize, into: &mut Vec<u8>) {
     into.extend_from_slice(b"data: ");
     serde_json::to_writer(&mut *into, data).expect("memory can be written");
     into.extend_from_slice(b"\n\n");
 }
 
-/// Seconds from 1970 to the instant `instant`.
+/// Converts `instant` to seconds since 1970.
 fn unix_s(instant: Instant) -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs_f64() - Instant::now().saturating_duration_since(instant).as_secs_f64()

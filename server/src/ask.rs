@@ -1,4 +1,5 @@
-//! Reads the body of a client's request: what the engine must compute, and in which form the answer is sent.
+//! Reads the body of a client's request. The body says what the engine must compute, and in which form the answer is
+//! sent.
 
 use crate::prompt::{Prompt, Reading};
 use crate::refusal::Refusal;
@@ -6,22 +7,22 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What the engine needs to know of a client's request.
+/// The parts of a client's request that the engine needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Number of the request's prompt tokens.
     pub prompt_len: u32,
-    /// Ids of the full KV blocks of the request's prompt, for the prefix cache.
+    /// Ids of the full KV blocks of the request's prompt, in order, for the prefix cache.
     pub prefix: Vec<u64>,
-    /// The most output tokens that the client allows.
+    /// The most output tokens that the client allows (`max_tokens`).
     pub max_tokens: u32,
-    /// The fewest output tokens that the client asks for.
+    /// The fewest output tokens that the client asks for (`min_tokens`).
     pub min_tokens: u32,
     /// True if the answer has exactly `max_tokens` tokens, because the client wants no earlier end.
     pub ignore_eos: bool,
 }
 
-/// Which of OpenAI's two interfaces a request uses: completions or chat.
+/// Which of the two HTTP interfaces of OpenAI a request uses: completions or chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The request came to `/v1/completions`.
@@ -30,7 +31,7 @@ pub enum Form {
     Chat,
 }
 
-/// In which form the answer to a request is sent.
+/// The form in which the answer to a request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// The interface that the request used.
@@ -43,8 +44,8 @@ pub struct Sending {
     pub continuous_usage: bool,
     /// True if each chunk of the answer has the ids of its tokens.
     pub token_ids: bool,
-    /// True if each chunk of the answer has the time at which its tokens were due (the end of their step), seconds
-    /// since 1970.
+    /// True if each chunk of the answer has the time at which its tokens were due, in seconds since 1970. Tokens are
+    /// due at the end of their step.
     pub due: bool,
     /// The request's stop strings. The answer ends before the first stop string that its text contains.
     pub stops: Vec<String>,
@@ -52,7 +53,7 @@ pub struct Sending {
     pub prompt_len: u32,
 }
 
-/// What a server serves: its model's name, its limit on tokens, and how it counts the tokens of prompts.
+/// What a server offers: the name of its model, its limit on tokens, and how it counts the tokens of prompts.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The name of the model that requests must ask for.
@@ -122,11 +123,11 @@ enum Stop {
     Some(Vec<String>),
 }
 
-/// Number of output tokens of a completion for which the client sets no `max_tokens`, or fewer if the context length
-/// leaves no room for them. It is the default of OpenAI and vLLM.
+/// Number of output tokens of a completion if the client sets no `max_tokens`. The number is smaller if the context
+/// length leaves less room. 16 is the default of OpenAI and vLLM.
 const COMPLETION_TOKENS: i64 = 16;
 
-/// Reads the JSON body of a client's request.
+/// Reads the JSON body of a client's request to the interface `form`.
 ///
 /// # Errors
 /// The body is not valid JSON for this interface, it names another model than the server's, it asks for something that
@@ -205,8 +206,8 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
     Ok((ask, sending))
 }
 
-/// The text of a chat as one prompt: for each message the role and then the texts, with nothing between them. Parts of
-/// a message that are not text are left out.
+/// Returns the messages of a chat as the text of one prompt: for each message the role and then its texts, with nothing
+/// between them. Parts of a message that are not text are left out.
 fn chat(messages: &[Message]) -> Vec<u8> {
     let mut text = String::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! The messages between the server's two threads: the engine's thread, and the thread that answers clients.
+//! The messages between the server's two threads: the thread that runs the engine, and the thread that answers clients.
 
 use crate::ask::Ask;
 use foretoken_sim::RequestId;
@@ -7,25 +7,26 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 /// A message from the thread that answers clients to the engine's thread.
 pub enum Call {
-    /// A client's request, the time at which it came, and the channel for messages to its client.
+    /// A client's request, the time at which the request came, and the channel on which the engine's thread answers.
     Ask(Ask, Instant, UnboundedSender<Piece>),
-    /// The client of this request has left, so the engine aborts the request.
+    /// The client of the request with this id has left, so the engine aborts the request.
     Leave(RequestId),
-    /// The answer to this request was ended by a stop string, so the engine aborts the request.
+    /// A stop string has ended the answer to the request with this id, so the engine aborts the request.
     Stop(RequestId),
-    /// A request for the text of `/metrics`.
+    /// A request for the text of `/metrics`, which the engine's thread sends on this channel.
     Metrics(oneshot::Sender<String>),
 }
 
-/// A message of the engine to a client. Usually `Begun` comes first, and then `Tokens` for each step. If the request is
-/// refused, `Busy` comes instead of `Begun`, or `Rejected` comes after `Begun` and instead of tokens.
+/// A message from the engine's thread about a client's request. Usually `Begun` comes first, and then `Tokens` for each
+/// step. If the request is refused, either `Busy` comes instead of `Begun`, or `Rejected` comes after `Begun` and
+/// instead of `Tokens`.
 pub enum Piece {
     /// The engine has taken the request, which now waits or runs. The value is the request's id.
     Begun(RequestId),
-    /// The request is refused (HTTP 429), because the largest allowed number of requests waits already. The value is
-    /// the number of waiting requests.
+    /// The request is refused (HTTP 429), because the largest allowed number of requests is waiting already. The value
+    /// is the number of waiting requests.
     Busy(usize),
-    /// The request is refused, because it can never run to its end. The text is the reason.
+    /// The request is refused, because the engine could never run it to its end. The text is the reason.
     Rejected(String),
     /// The tokens that a step emitted for the request.
     Tokens(Tokens),
@@ -38,9 +39,9 @@ pub struct Tokens {
     pub due: Instant,
     /// Number of tokens that the step emitted for the request.
     pub count: u32,
-    /// Number of draft tokens that the step verified for the request, and number of draft tokens that it accepted.
+    /// (number of draft tokens that the step verified for the request, number of these draft tokens that it accepted).
     pub round: (u32, u32),
-    /// Set if these are the last tokens of the request: the request's metrics. `None` if more tokens come.
+    /// The metrics of the request if these are its last tokens. `None` if more tokens come.
     pub end: Option<End>,
 }
 

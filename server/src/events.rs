@@ -1,4 +1,5 @@
-//! The body of a streamed answer. If the client leaves, the engine is asked to abort the request.
+//! The body of a streamed answer. If the client leaves before the answer is complete, the body makes the engine abort
+//! the request.
 
 use crate::answer::Answer;
 use crate::calls::{Call, Piece};
@@ -10,12 +11,12 @@ use std::sync::mpsc::Sender;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// When a value of this type is dropped, the engine aborts the request, unless `done` is set. The value is dropped when
-/// the client is gone or when the answer is complete.
+/// Makes the engine abort a request when this value is dropped, unless `done` is true. The value is dropped when the
+/// client has left or when the answer is complete.
 pub struct AbortOnDrop {
     /// The channel for messages to the engine's thread.
     pub calls: Sender<Call>,
-    /// The request that the engine aborts.
+    /// The id of the request that the engine may have to abort.
     pub id: foretoken_sim::RequestId,
     /// True if the engine has ended the request, so that no abort is needed.
     pub done: bool,
@@ -26,21 +27,21 @@ pub struct AbortOnDrop {
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         if !self.done {
-            // Sending fails only if the engine's thread has ended, and then there is nothing to abort.
+            // Sending fails only if the engine's thread has ended. Then there is no request to abort.
             let _ = self.calls.send(if self.stopped { Call::Stop(self.id) } else { Call::Leave(self.id) });
         }
     }
 }
 
-/// The server-sent events of an answer, as a stream that waits for the tokens of each step.
+/// The server-sent events of one streamed answer. The stream waits for the tokens of each step.
 pub struct Events {
     /// The streamed answer so far.
     pub answer: Answer,
     /// The channel on which the engine's thread sends the tokens of this answer.
     pub pieces: UnboundedReceiver<Piece>,
-    /// When it is dropped, it makes the engine abort the request, if the client has left.
+    /// If the client leaves, this guard is dropped and makes the engine abort the request.
     pub abort: AbortOnDrop,
-    /// How late the chunks of all streams of the server are sent.
+    /// Histogram of how late the chunks of all streams of the server are sent.
     pub late: Late,
 }
 
@@ -67,7 +68,7 @@ impl Stream for Events {
             Some(Piece::Begun(_) | Piece::Busy(_)) => {}
             None if self.abort.done => return Poll::Ready(None),
             // The engine has ended before the answer was complete. The error breaks the connection, so that the client
-            // does not take the answer as complete.
+            // does not mistake the answer for a complete one.
             None => return Poll::Ready(Some(Err(io::Error::other("the server ends")))),
         }
         Poll::Ready(Some(Ok(events)))

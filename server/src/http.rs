@@ -23,9 +23,9 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Largest body of a client's request, bytes: enough for a prompt of a million token ids.
+/// Largest allowed body of a client's request, in bytes: enough for a prompt of a million token ids.
 const MOST: usize = 16 << 20;
-/// How long open connections may still send data after the server was asked to end.
+/// How long open connections may still send data after the server was asked to shut down.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The state that all HTTP handlers share.
@@ -39,7 +39,7 @@ pub struct HandlerState {
 }
 
 impl HandlerState {
-    /// The state of the HTTP handlers for a server whose engine receives `calls`.
+    /// Makes the state of the HTTP handlers. The engine's thread receives the messages that are sent on `calls`.
     pub fn new(settings: &Settings, config: &EngineConfig, calls: Sender<Call>, late: Late) -> HandlerState {
         let block = config.prefix_caching.then_some(config.block_size as usize);
         let reading = Reading { bytes_per_token: settings.bytes_per_token, block };
@@ -54,7 +54,7 @@ impl HandlerState {
     }
 }
 
-/// Answers HTTP clients until a message arrives on `closed`, and for [`GRACE`] after it.
+/// Answers HTTP clients until a message arrives on `closed`, and for [`GRACE`] after this message.
 ///
 /// # Errors
 /// The thread's runtime cannot be made, or the listener or the server on it fails.
@@ -72,14 +72,15 @@ pub fn answer(listener: TcpListener, state: HandlerState, closed: oneshot::Recei
         .with_state(state);
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        // Sends small packets at once (TCP_NODELAY), so that a token does not wait for later tokens.
+        // Sends small packets at once (TCP_NODELAY), so that a token is not held back until later tokens follow.
         let listener = listener.tap_io(|connection| {
             let _ = connection.set_nodelay(true);
         });
         let served = async { axum::serve(listener, app).await };
         tokio::select! {
             served = served => served,
-            // After the server was asked to end, open connections get time to send the data in their buffers.
+            // After the server was asked to shut down, open connections get the time `GRACE` to send the data in their
+            // buffers.
             () = async { let _ = closed.await; tokio::time::sleep(GRACE).await } => Ok(()),
         }
     })?;
@@ -155,7 +156,7 @@ async fn version(State(state): State<HandlerState>) -> Response<Body> {
     with_type("application/json", Body::from(json!({ "version": state.version }).to_string()))
 }
 
-/// The version number that vLLM's `/version` would report for the simulated release.
+/// Returns the version number that vLLM's `/version` would report for the simulated release of vLLM.
 fn release(version: Version) -> &'static str {
     match version {
         Version::V0 => "0.6.3+foretoken",

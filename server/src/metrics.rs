@@ -1,5 +1,5 @@
-//! The server's `/metrics` in Prometheus' text format, under vLLM's names (`v1/metrics/loggers.py`,
-//! `v1/spec_decode/metrics.py` and the buckets of `v1/metrics/buckets.py` of 0.32).
+//! The server's `/metrics` in Prometheus' text format, with vLLM's names (from `v1/metrics/loggers.py`,
+//! `v1/spec_decode/metrics.py` and the buckets of `v1/metrics/buckets.py` of vLLM 0.32).
 
 use foretoken_sim::online::Emitted;
 use foretoken_sim::{EngineConfig, Load, MAX_SPEC_LEN};
@@ -19,10 +19,10 @@ const FIRST_TOKEN: &[f64] = &[
 const INTER_TOKEN: &[f64] =
     &[0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0];
 
-/// How a client's request ended, for the server's metrics.
+/// How a client's request ended, as the server's metrics count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// The request reached its own output length, or a stop string ended its answer.
+    /// The request reached the output length that the simulation gives it, or a stop string ended its answer.
     Stop,
     /// The request's answer has as many tokens as the client allowed (`max_tokens`).
     Length,
@@ -54,7 +54,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// The server's metrics, all zero. `blocks` is the number of KV blocks that requests can use.
+    /// Makes the server's metrics, all zero. `blocks` is the number of KV blocks that requests can use.
     pub fn new(model: &str, config: &EngineConfig, blocks: u32) -> Metrics {
         let labels = [("engine".to_owned(), "0".to_owned()), ("model_name".to_owned(), model.to_owned())];
         let registry = Registry::new_custom(None, Some(labels.into_iter().collect())).expect("two labels");
@@ -69,7 +69,7 @@ impl Metrics {
         let info = Opts::new("vllm:cache_config_info", "The KV cache.");
         let info =
             registered(&registry, GaugeVec::new(info, &["block_size", "enable_prefix_caching", "num_gpu_blocks"]));
-        // vLLM's number of KV blocks includes the null block, which is never given to a request.
+        // vLLM's number of KV blocks includes the null block, which no request gets.
         let (size, caching) = (config.block_size.to_string(), if config.prefix_caching { "True" } else { "False" });
         info.with_label_values(&[size.as_str(), caching, &(blocks + 1).to_string()]).set(1.0);
         Metrics {
@@ -99,8 +99,8 @@ impl Metrics {
         }
     }
 
-    /// Counts the output tokens of one request in one step. If the step verified draft tokens of the request, counts
-    /// these and the accepted ones too.
+    /// Counts the output tokens that one step emitted for one request. If the step verified draft tokens of the
+    /// request, also counts the verified and the accepted draft tokens.
     pub fn emitted(&mut self, e: &Emitted) {
         self.generation_tokens.inc_by(e.tokens.into());
         if e.drafted == 0 {
@@ -116,8 +116,8 @@ impl Metrics {
         self.accepted_per_pos.iter().take(e.accepted as usize).for_each(IntCounter::inc);
     }
 
-    /// Records a request at its first token: the number of its prompt tokens, how many of these the prefix cache had
-    /// (`cached`; `None` without prefix caching), and its time in the queue and its TTFT, in seconds.
+    /// Records a request at its first token: its number of prompt tokens, how many of them the prefix cache had
+    /// (`cached`; `None` without prefix caching), its time in the queue and its TTFT. Times are in seconds.
     pub fn first_token(&self, prompt_len: u32, cached: Option<u32>, queue_s: f64, ttft_s: f64) {
         self.prompt_tokens.inc_by(prompt_len.into());
         if let Some(cached) = cached {
@@ -128,12 +128,12 @@ impl Metrics {
         self.ttft.observe(ttft_s);
     }
 
-    /// Records the time between two emissions of tokens of a request, seconds.
+    /// Records the time between two steps that emitted tokens of the same request, in seconds.
     pub fn gap(&self, gap_s: f64) {
         self.inter_token.observe(gap_s);
     }
 
-    /// Counts the end of a request. `e2e_s` is its end-to-end latency, seconds; `None` if its client left.
+    /// Counts the end of a request. `e2e_s` is the request's end-to-end latency in seconds; `None` if its client left.
     pub fn ended(&self, how: Finished, e2e_s: Option<f64>) {
         let reason = match how {
             Finished::Stop => "stop",
@@ -144,7 +144,8 @@ impl Metrics {
         e2e_s.iter().for_each(|&s| self.e2e.observe(s));
     }
 
-    /// The text of all metrics for `/metrics`. `waiting` includes requests that have not reached the scheduler yet.
+    /// Returns the text of all metrics for `/metrics`. `waiting` is the number of waiting requests. It includes
+    /// requests that have not reached the scheduler yet.
     pub fn text(&self, load: &Load, waiting: usize, preemptions: u64) -> String {
         self.running.set(load.running.into());
         self.waiting.set(waiting as f64);
@@ -156,7 +157,7 @@ impl Metrics {
     }
 }
 
-/// Adds a metric to the registry from which `/metrics` is written, and returns it.
+/// Adds `metric` to the registry, whose metrics `/metrics` shows, and returns the metric.
 fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<M>) -> M {
     let metric = metric.expect("the name is valid");
     registry.register(Box::new(metric.clone())).expect("the name is used once");

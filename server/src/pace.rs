@@ -1,5 +1,5 @@
-//! The engine's thread. It runs a step once the wall clock has reached the step's begin, and sends the step's tokens
-//! once the wall clock has reached the step's end.
+//! The thread that runs the engine. It runs a step when the wall clock has reached the step's begin, and sends the
+//! step's tokens when the wall clock has reached the step's end.
 
 use crate::ask::Ask;
 use crate::calls::{Call, End, Piece, Tokens};
@@ -15,22 +15,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Longest time that the thread waits before it checks again whether it was asked to end.
+/// Longest time that the engine's thread waits before it checks again whether it was asked to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Totals of a server's run, from its start to its end.
+/// Totals of a run of the server, from its start to its end.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// Number of requests whose whole answer was sent.
     pub answered: u64,
     /// Number of requests that were aborted because their clients left.
     pub aborted: u64,
-    /// Number of requests that were refused because too many waited.
+    /// Number of requests that were refused because too many requests were waiting.
     pub refused: u64,
-    /// Number of output tokens that were sent to clients.
+    /// Number of output tokens that the engine's thread sent for its clients.
     pub tokens: u64,
-    /// How late the chunks of streams (the tokens of one step) were handed over to their connections: median and 99th
-    /// percentile, seconds; 0 without streams.
+    /// Median and 99th percentile of the delays of chunks (the tokens of one step for one request), in seconds; 0
+    /// without streams. A delay is the time from the end of the step until the chunk was handed over to its connection.
     pub late_s: [f64; 2],
 }
 
@@ -40,8 +40,8 @@ struct Stream {
     prompt_len: u32,
     /// True if the answer will have as many tokens as its client allowed (finish reason `length`).
     full: bool,
-    /// Simulated times of the request's arrival, of its first emission of tokens and of its last. Before the first
-    /// emission `first` and `last` are `Time::MAX`.
+    /// Simulated times of the request's arrival (`arrived`), of the first step that emitted its tokens (`first`), and
+    /// of the last such step so far (`last`). Before the first such step, `first` and `last` are `Time::MAX`.
     arrived: Time,
     first: Time,
     last: Time,
@@ -57,11 +57,11 @@ pub struct Pace<'e> {
     log: Option<StepLog>,
     streams: HashMap<RequestId, Stream>,
     out: GivenOut,
-    /// Tokens and log lines of steps that the engine has run, but whose simulated time has not come yet on the wall
-    /// clock.
+    /// Tokens (`tokens`) and log lines (`steps`) of steps that the engine has run, but whose simulated time the wall
+    /// clock has not reached yet.
     tokens: VecDeque<Emitted>,
     steps: VecDeque<StepLine>,
-    /// Number of requests that the engine was given so far.
+    /// Number of requests that the engine has received so far.
     given: usize,
     /// Simulated time at which the last request came to the engine.
     last_arrival: Time,
@@ -120,7 +120,8 @@ impl<'e> Pace<'e> {
         Ok(self.served)
     }
 
-    /// How long the engine's thread may wait: until the next token, log line or step is due, but at most [`LOOK`].
+    /// Returns how long the engine's thread may wait: until the next token, log line or step is due, but at most
+    /// [`LOOK`].
     fn idle(&self) -> Duration {
         let token = self.tokens.front().map_or(Time::MAX, |e| e.at);
         let step = self.steps.front().map_or(Time::MAX, |step| step.written);
@@ -139,14 +140,14 @@ impl<'e> Pace<'e> {
             Call::Metrics(to) => {
                 let (load, waiting) = (self.engine.load(), self.waiting());
                 let preemptions = self.engine.totals().preemptions;
-                // Sending fails if the client has left, and then no answer is needed.
+                // Sending fails if the client that asked for the metrics has left. Then no answer is needed.
                 let _ = to.send(self.metrics.text(&load, waiting, preemptions));
             }
         }
     }
 
-    /// Number of unfinished requests that wait: the engine does not run them now. Requests that have not reached the
-    /// scheduler yet count, too.
+    /// Returns the number of unfinished requests that the engine is not running now. Requests that have not reached the
+    /// scheduler yet count too.
     fn waiting(&self) -> usize {
         self.streams.len().saturating_sub(self.engine.load().running as usize)
     }
@@ -172,7 +173,8 @@ impl<'e> Pace<'e> {
         let left = stream.to.send(Piece::Begun(id)).is_err();
         self.streams.insert(id, stream);
         if left {
-            // The client left before the engine took the request. Without `Begun` it cannot send a `Leave` message.
+            // The client left before the engine took the request. The client's thread never got the id in `Begun`, so
+            // it cannot send a `Leave` message.
             self.leave(id, Finished::Abort);
         }
     }
@@ -207,8 +209,7 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Sends the tokens to clients and writes the log lines of the steps whose simulated end has come on the wall clock
-    /// (`now`).
+    /// Sends the tokens, and writes the log lines, of the steps whose simulated end is at or before `now`.
     fn send_due(&mut self, now: Time) -> Result<()> {
         while let Some(e) = self.tokens.pop_front_if(|e| e.at <= now) {
             self.send(&e);
@@ -244,7 +245,7 @@ impl<'e> Pace<'e> {
             cached_tokens: cached,
         });
         let tokens = Tokens { due, count: e.tokens, round: (e.drafted, e.accepted), end };
-        // Sending fails if the client has left. Its `AbortOnDrop` then sends a `Leave` message.
+        // Sending fails if the client has left. The client's `AbortOnDrop` then sends a `Leave` message.
         let _ = stream.to.send(Piece::Tokens(tokens));
         if e.ended {
             let how = if stream.full { Finished::Length } else { Finished::Stop };

@@ -1,4 +1,4 @@
-//! The tokens of a client's prompt: how many there are, and which KV blocks of them a later prompt can share.
+//! The tokens of a client's prompt: their number, and the ids of the KV blocks that a later prompt can share.
 
 use crate::refusal::Refusal;
 use serde::Deserialize;
@@ -23,8 +23,8 @@ pub struct Reading {
 }
 
 impl Prompt {
-    /// Returns the number of the prompt's tokens and an id for each full block of `by.block` tokens; no ids without
-    /// prefix caching. Prompts that begin with the same blocks have the same ids for these blocks.
+    /// Returns (number of the prompt's tokens, an id for each full block of `by.block` tokens). There are no ids
+    /// without prefix caching. Prompts that begin with the same blocks have the same ids for these blocks.
     ///
     /// # Errors
     /// The prompt is empty or has 2^32 tokens or more, or the request has several prompts.
@@ -47,8 +47,7 @@ impl Prompt {
 }
 
 impl Reading {
-    /// Returns the number of tokens and the ids of full blocks of a prompt that is text, as [`Prompt::read`]; `bytes`
-    /// are the text's bytes.
+    /// Does the work of [`Prompt::read`] for a prompt that is text. `bytes` are the bytes of the text.
     pub fn text(self, bytes: &[u8]) -> Result<(u32, Vec<u64>), Refusal> {
         self.tokens(bytes, bytes.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
     }
@@ -61,8 +60,8 @@ impl Reading {
         self.tokens(&bytes, ids.len(), size_of::<u32>())
     }
 
-    /// Returns the number of tokens and the ids of full blocks, as [`Prompt::read`], of a prompt of `tokens` tokens.
-    /// With prefix caching, `bytes` has the prompt's bytes, `width` for each token; the last token may have fewer.
+    /// Returns (`tokens`, the number of the prompt's tokens; an id for each full block), as [`Prompt::read`] does. With
+    /// prefix caching, `bytes` has the prompt's bytes, `width` bytes for each token; the last token may have fewer.
     /// Without prefix caching `bytes` is not read.
     fn tokens(self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
         if tokens == 0 {
@@ -72,7 +71,8 @@ impl Reading {
             u32::try_from(tokens).map_err(|_| Refusal::bad("prompt", "the prompt is longer than 2^32 tokens"))?;
         let mut prefix = Vec::new();
         if let Some(block) = self.block {
-            // The id of a KV block is a hash of the block's tokens and of all blocks before it, as in vLLM.
+            // The id of a KV block comes from a hash of the block's tokens and of the hash of the block before it, as
+            // in vLLM.
             let mut before = blake3::Hash::from_bytes([0; 32]);
             for block in bytes.chunks_exact(block * width) {
                 before = blake3::Hasher::new().update(before.as_bytes()).update(block).finalize();
@@ -103,7 +103,7 @@ mod tests {
         let (ids, blocks) = read("[1, 2, 3]").unwrap();
         assert_eq!((ids, blocks.len()), (3, 1));
         assert_eq!(read("[[1, 2]]").unwrap().1, blocks);
-        // A block with the same tokens behind another first block has another id.
+        // If the first block differs, a second block with the same tokens gets another id.
         assert_ne!(read("[5, 6, 1, 2]").unwrap().1[1], blocks[0]);
     }
 

@@ -1,14 +1,14 @@
-//! Answers to requests that the server refuses, in vLLM's form.
+//! The HTTP answers to requests that the server refuses, in vLLM's form.
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode, header};
 use foretoken_spec::shown::clip;
 use serde_json::json;
 
-/// Most characters of a refusal's message to the client.
+/// Most characters of a refusal's message to the client; longer messages are cut.
 const MESSAGE: usize = 2000;
 
-/// Why a client's request is refused.
+/// A refusal of a client's request: the HTTP status, and why the request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status of the refusal.
@@ -20,18 +20,18 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with this status, because the field `param` is wrong. The message is clipped, because it may quote
-    /// what the client sent.
+    /// Makes a refusal with the status `status`, because the field `param` of the request is wrong. The message is cut
+    /// to [`MESSAGE`] characters, because it may quote what the client sent.
     pub fn of(status: StatusCode, param: &'static str, message: impl AsRef<str>) -> Refusal {
         Refusal { status, message: clip(message.as_ref(), MESSAGE).into_owned(), param: Some(param) }
     }
 
-    /// A refusal with status 400, because the field `param` is wrong.
+    /// Makes a refusal with status 400, because the field `param` of the request is wrong.
     pub fn bad(param: &'static str, message: impl AsRef<str>) -> Refusal {
         Refusal::of(StatusCode::BAD_REQUEST, param, message)
     }
 
-    /// The HTTP answer to the refused request: vLLM's error object as JSON.
+    /// Returns the HTTP answer to the refused request: vLLM's error object as JSON.
     pub fn answer(&self) -> Response<Body> {
         let kind = match self.status {
             StatusCode::NOT_FOUND => "NotFoundError",

@@ -14,13 +14,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-/// Serves clients until `interrupt` is set, and returns the totals. `config` is the configuration of `engine`. `begun`
-/// is called with the address once the server listens.
+/// Serves clients until `interrupt` is set, and returns the totals of the run. `config` is the configuration of
+/// `engine`. `begun` is called with the server's address once the server listens.
 ///
-/// The n-th request that the engine gets has these properties of the n-th request of the workload `likeness`: category,
+/// The n-th request that the engine gets has some properties of the n-th request of the workload `likeness`: category,
 /// priority, TPOT limit, recording and output length. The output length stays within the limits that the client gives;
-/// if the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last request of `likeness` the first
-/// one follows again.
+/// if the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last request of `likeness` its first
+/// request is used again.
 ///
 /// # Errors
 /// The server cannot listen at the address, or the step log cannot be written.

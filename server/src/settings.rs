@@ -10,12 +10,12 @@ pub struct Settings {
     pub address: SocketAddr,
     /// The name of the model that the server offers (vLLM's `--served-model-name`).
     pub model: String,
-    /// Most requests that may wait for the engine. If as many requests wait already, a further request is answered with
-    /// 429.
+    /// Most requests that may wait for the engine. If this number of requests is waiting, a further request is refused
+    /// with HTTP status 429.
     pub max_waiting: usize,
     /// Number of bytes of a prompt's text that count as one token; there is no tokenizer.
     pub bytes_per_token: usize,
-    /// The file to which the server writes a line for each step (vLLM's `--enable-logging-iteration-details`); `None`
-    /// for no log.
+    /// The file to which the server writes a log line for each step (vLLM's `--enable-logging-iteration-details`);
+    /// `None` for no step log.
     pub step_log: Option<PathBuf>,
 }

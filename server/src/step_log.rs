@@ -1,6 +1,6 @@
 //! The step log: one line for each step, in vLLM's form (`--enable-logging-iteration-details`, `v1/metrics/loggers.py`
-//! of 0.32). A line begins with the time at which it was written, in seconds since 1970. vLLM writes this time if it
-//! logs with `experiments/vllm-logging.json`.
+//! of vLLM 0.32). A line begins with the time at which it was written, in seconds since 1970. vLLM writes this time if
+//! it logs with `experiments/vllm-logging.json`.
 
 use crate::clock::Clock;
 use foretoken_sim::online::StepLine;
@@ -14,13 +14,13 @@ pub struct StepLog {
     path: PathBuf,
     to: BufWriter<File>,
     steps: u64,
-    /// Number of KV blocks that requests can use, for the share of the cache in use.
+    /// Number of KV blocks that requests can use. A line gives the share of these blocks that is in use.
     blocks: u32,
 }
 
 impl StepLog {
-    /// Creates the file of the step log and replaces an existing one. `blocks` is the number of KV blocks that requests
-    /// can use.
+    /// Creates the file of the step log; an existing file is replaced. `blocks` is the number of KV blocks that
+    /// requests can use.
     ///
     /// # Errors
     /// The file cannot be made.

@@ -1,9 +1,9 @@
 //! The text of a simulated answer, and the place at which a stop string ends it.
 
-/// The tokens of an answer are the letters from a to z, again and again. This is the number of letters.
+/// Number of letters. The tokens of an answer are the letters from a to z, again and again.
 const LETTERS: usize = 26;
 
-/// The id of an answer's `n`-th token (from 0): the ASCII code of its letter.
+/// Returns the id of an answer's `n`-th token (from 0): the ASCII code of the token's letter.
 pub fn token_id(n: usize) -> u32 {
     u32::from(b'a') + (n % LETTERS) as u32
 }
@@ -12,23 +12,24 @@ pub fn token_id(n: usize) -> u32 {
 #[derive(Debug)]
 pub struct Text {
     text: String,
-    /// How many bytes of the answer's text [`take`](Text::take) has returned.
+    /// Number of bytes of the answer's text that [`take`](Text::take) has returned so far.
     taken: usize,
     stops: Vec<String>,
     /// Number of bytes at the end of an unfinished answer that are held back, because they may be the beginning of a
-    /// stop string: one less than the longest stop string has.
+    /// stop string. The number is one less than the number of bytes of the longest stop string.
     held: usize,
 }
 
 impl Text {
-    /// An empty text of an answer. Once its tokens complete a string of `stops`, the text ends before that string.
+    /// Makes the empty text of an answer. Once the added tokens complete a stop string of `stops`, the text ends before
+    /// this stop string.
     pub fn new(stops: Vec<String>) -> Text {
         let held = stops.iter().map(String::len).max().unwrap_or(1) - 1;
         Text { text: String::new(), taken: 0, stops, held }
     }
 
-    /// Appends `tokens` tokens to the answer's text. If stop strings are now complete, cuts the text before the one
-    /// that begins first, and returns that string.
+    /// Appends `tokens` tokens to the answer's text. If stop strings are now complete, cuts the text before the stop
+    /// string that begins first, and returns this stop string.
     pub fn add(&mut self, tokens: usize) -> Option<String> {
         let had = self.text.len();
         self.text.extend((had..had + tokens).map(|n| char::from(token_id(n) as u8)));
@@ -39,8 +40,8 @@ impl Text {
         Some(stop)
     }
 
-    /// The text of the answer that was added since the last call. Unless the answer has `ended`, the last `held` bytes
-    /// are not returned yet, because a stop string may begin there.
+    /// Returns the part of the answer's text that was added since the last call. Unless the answer has `ended`, the
+    /// last `held` bytes are not returned yet, because a stop string may begin there.
     pub fn take(&mut self, ended: bool) -> &str {
         let end = if ended { self.text.len() } else { self.text.len().saturating_sub(self.held).max(self.taken) };
         let from = std::mem::replace(&mut self.taken, end);

@@ -20,7 +20,8 @@ const TURNS: usize = 15;
 
 /// A request of the bare simulation loop whose prompt is computed, so that it decodes in each step.
 struct Decoding {
-    /// Output tokens that the request has emitted so far (`emitted`), and that it has still to emit (`left`).
+    /// Number of output tokens that the request has emitted so far (`emitted`), and number that it still has to emit
+    /// (`left`).
     emitted: u32,
     left: u32,
     /// Bitmap of which draft tokens of the request are right, by output position; empty if the run has no draft tokens.

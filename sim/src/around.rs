@@ -1,16 +1,17 @@
-//! The trait of wrappers around a policy. A wrapper passes every call on to the policy. It overrides the hooks in which
-//! it delays, watches or records.
+//! The trait of wrappers around a policy. A wrapper passes every call on to the policy. In some hooks it does work of
+//! its own: it delays, watches or records.
 
 use crate::drafts::{Drafts, Wants};
 use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome};
 use crate::workload::RequestId;
 
-/// A [`SpecPolicy`] that passes every call to another policy. An implementor may add work in the `around_` hooks.
+/// A [`SpecPolicy`] that passes every call to another policy, the inner one. An implementor may watch or change calls
+/// in the `around_` hooks.
 pub trait Around: Send {
-    /// The wrapped policy.
+    /// The policy to which this wrapper passes its calls.
     fn inner(&self) -> &dyn SpecPolicy;
 
-    /// The wrapped policy, mutable.
+    /// The policy to which this wrapper passes its calls, mutable.
     fn inner_mut(&mut self) -> &mut dyn SpecPolicy;
 
     /// Called in place of [`SpecPolicy::wants`]. By default it calls the wrapped policy's `wants`.

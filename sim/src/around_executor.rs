@@ -7,7 +7,8 @@ use crate::metrics::Spent;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// An [`Executor`] that passes every call to another executor. An implementor may add work in the `around_` hooks.
+/// An [`Executor`] that passes every call to another executor, the inner one. An implementor may watch or change calls
+/// in the `around_` hooks.
 pub trait AroundExecutor {
     /// The type of the wrapped executor.
     type Inner: Executor;
@@ -15,10 +16,10 @@ pub trait AroundExecutor {
     /// The error with which a pass of the draft model or of the target fails.
     type Error: From<<Self::Inner as Executor>::Error>;
 
-    /// The executor that this wrapper watches.
+    /// The executor to which this wrapper passes its calls.
     fn inner(&self) -> &Self::Inner;
 
-    /// The wrapped executor, mutable.
+    /// The executor to which this wrapper passes its calls, mutable.
     fn inner_mut(&mut self) -> &mut Self::Inner;
 
     /// Called in place of [`Executor::begin_iteration`]. By default it calls the wrapped executor's method.

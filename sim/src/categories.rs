@@ -4,8 +4,8 @@ use crate::workload::RequestId;
 
 /// The category of each request (chat, code, documents), as the request's own label says.
 ///
-/// This has the categories of a whole workload, by request id. A policy reads only the categories of the requests in
-/// its batch ([`BatchView::category`](crate::BatchView::category)), so it learns nothing of requests that have not
+/// The table has the categories of a whole workload, by request id. A policy reads only the categories of the requests
+/// in its batch ([`BatchView::category`](crate::BatchView::category)), so it learns nothing of requests that have not
 /// arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Categories<'a> {
@@ -13,7 +13,8 @@ pub struct Categories<'a> {
 }
 
 impl<'a> Categories<'a> {
-    /// `by_id` has the category of each request by request id. It is empty if the workload has no categories.
+    /// Makes the table from `by_id`, which has the category of each request at the index of the request's id. `by_id`
+    /// is empty if the workload has no categories.
     pub const fn by_id(by_id: &'a [u16]) -> Self {
         Categories { by_id }
     }

@@ -65,8 +65,8 @@ settings! {
     chunked_prefill: Option<bool> = None;
     /// Most prompt tokens that a request may have in a step while other requests run or wait; 0 for no limit.
     long_prefill_token_threshold: u32 = 0;
-    /// Whether `long_prefill_token_threshold` is raised to `max_num_batched_tokens` / (running + waiting requests) if
-    /// this is larger.
+    /// Whether `long_prefill_token_threshold` is raised to `max_num_batched_tokens` / (running + waiting requests), if
+    /// this quotient is larger.
     long_prefill_token_threshold_adaptive: bool = false;
     /// N, at least 1: while requests decode, prompts are scheduled only in every N-th step. It acts only in
     /// `vllm-0.33`.
@@ -109,8 +109,8 @@ settings! {
     /// draft model guesses correctly what the target will accept. After a wrong guess, none of the request's next draft
     /// tokens is accepted.
     outcomes_guessed: f64 = 1.0, whole_share;
-    /// Whether the draft model also runs over prompts. False is for drafters without KV (prompt lookup, or a draft
-    /// model whose cost is left out). Such drafters never have to run over context tokens that they skipped.
+    /// Whether the draft model also runs over prompts. Set it to false for drafters without KV (prompt lookup, or a
+    /// draft model whose cost is left out). Such drafters never have to run over context tokens that they skipped.
     draft_prefill: bool = true;
     /// When the draft model runs over the context tokens that it skipped while a request did not draft.
     draft_gap: DraftGap = DraftGap::CatchUpNextUse;
@@ -125,7 +125,8 @@ settings! {
     /// Seconds, ≥ 0, that a target pass takes longer if the engine cannot use full CUDA graphs. vLLM's runner V1 falls
     /// back to piecewise graphs (`cudagraph_mode`) with a table of draft lengths by batch size.
     piecewise_graph_s: f64 = 0.0, time;
-    /// Host time of a step that grows with its requests and tokens, added to `step_overhead_s`.
+    /// Part of the host time of a step that grows with the step's requests and tokens. It is added to
+    /// `step_overhead_s`.
     #[serde(skip_serializing_if = "HostLaw::is_zero")]
     host: HostLaw = HostLaw::default();
     /// Time of a request's way from the client to the scheduler and of its answer's way back, together (HTTP,
@@ -139,7 +140,8 @@ settings! {
     skip_stretches: bool = true;
 }
 
-/// The settings that have effect. A setting that the user left out has the default of the chosen vLLM release.
+/// Methods that return the values with which the engine runs. A setting that the user left out has the default of the
+/// chosen vLLM release.
 impl EngineConfig {
     /// When draft tokens are made: the setting `draft_at`, or else what the release does.
     pub fn drafts_at(&self) -> DraftAt {
@@ -176,9 +178,9 @@ impl EngineConfig {
     }
 
     /// The names of the settings whose value differs from what the release would choose. Only settings whose default
-    /// follows from the release or the drafter are compared (except `runner`). Three of them have simpler rules:
-    /// `deliver_at`, `num_lookahead_tokens` and `max_num_new_slots_for_drafting` are listed whenever they are set.
-    /// `async_scheduling` is listed if it is false and `draft_at` is not listed.
+    /// follows from the release or the drafter are compared (except `runner`). Some have simpler rules: `deliver_at`,
+    /// `num_lookahead_tokens` and `max_num_new_slots_for_drafting` are listed whenever they are set. `async_scheduling`
+    /// is listed if it is false and `draft_at` is not listed.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
         let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());
@@ -187,8 +189,8 @@ impl EngineConfig {
         let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
         let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
         let keys = [
-            // Each row has a setting and whether it overrides the vLLM release. The defaults of the next settings
-            // follow from the release, or from the drafter.
+            // Each row has a setting and whether it overrides the vLLM release. The defaults of the rows from here on
+            // follow from the release, or from release and drafter.
             ("draft_at", step_start),
             ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
             ("deliver_at", self.deliver_at.is_some()),
@@ -197,15 +199,15 @@ impl EngineConfig {
             ("scheduler_reserve_full_isl", reserve),
             ("watermark", watermark),
             ("pad_admissions", pads),
-            // Each row has a setting and whether it overrides the vLLM release. The defaults of the next settings
-            // follow from the drafter.
+            // The defaults of the last two rows follow from the drafter, so these rows are listed whenever they are
+            // set.
             ("num_lookahead_tokens", self.num_lookahead_tokens.is_some()),
             ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.is_some()),
         ];
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
     }
 
-    /// Number of blocks in the target's pool. `drafting` says whether there is a draft model. With `draft_kv =
+    /// Number of KV blocks in the target's pool. `drafting` says whether there is a draft model. With `draft_kv =
     /// "equal-split"` a draft model takes its share of the blocks (invariant 7).
     pub fn target_blocks(&self, drafting: bool) -> u32 {
         match self.draft_kv {
@@ -240,11 +242,13 @@ impl EngineConfig {
 /// Most draft tokens of a request in a step, for any configuration (vLLM `MAX_SPEC_LEN`).
 pub const MAX_SPEC_LEN: u32 = 32;
 
-/// Most tokens in a KV block and in a request: the engine counts the tokens of a request's blocks in 32 bits.
+/// Most tokens in a KV block (`MOST_BLOCK_SIZE`) and in a request (`MOST_MODEL_LEN`). With these limits the number of
+/// tokens in a request's blocks fits into 32 bits.
 const MOST_BLOCK_SIZE: u32 = 1 << 16;
 const MOST_MODEL_LEN: u32 = 1 << 31;
 
-/// Most extra slots or lookahead slots that may be set for a request.
+/// Upper limit of the settings `num_lookahead_tokens` and `max_num_new_slots_for_drafting`: KV slots and tokens that
+/// are reserved for each request's drafter.
 const MOST_EXTRA_SLOTS: u32 = 1 << 16;
 
 #[cfg(test)]

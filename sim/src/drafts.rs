@@ -34,20 +34,20 @@ pub enum Shown {
 }
 
 impl Wants {
-    /// What a policy wants that reads only the confidences of draft tokens.
+    /// The `Wants` of a policy that reads only the confidences of draft tokens.
     pub const CONFIDENCE: Wants = Wants { confidence: true, ..Wants::NOTHING };
-    /// What a policy wants that reads only the entropies of the draft model's distributions.
+    /// The `Wants` of a policy that reads only the entropies of the draft model's distributions.
     pub const ENTROPY: Wants = Wants { entropy: true, ..Wants::NOTHING };
-    /// What a policy wants that reads only the divergences KL(target ‖ draft).
+    /// The `Wants` of a policy that reads only the divergences KL(target ‖ draft).
     pub const DIVERGENCE: Wants = Wants { divergence: true, ..Wants::NOTHING };
 
     const NOTHING: Wants = Wants { confidence: false, entropy: false, divergence: false, shown: Shown::Confidence };
 }
 
-/// The draft tokens of a step, and which of them are to be verified.
+/// The draft tokens of all requests in a step, and which of them are to be verified.
 #[derive(Debug, Default)]
 pub struct Drafts {
-    /// Number of draft tokens of each request so far. For a tree: the depth of the tree.
+    /// Number of draft tokens that each request has so far in this step. For a tree: the depth of the tree.
     pub draft_len: Vec<u32>,
     /// Number of draft tokens of each request to verify. Equals `draft_len` until the policy's `select` lowers it. For
     /// a tree: the depth of the deepest node to verify; it follows from the nodes that the policy
@@ -137,9 +137,9 @@ impl Drafts {
         self.passes = from.passes;
     }
 
-    /// Moves the draft tokens of the request at index `row` of `from` to the request at index `i`. Does nothing if only
-    /// one of the two has trees, or if their limits of the draft length differ. Divergences are not moved, because they
-    /// are known only after verification.
+    /// Moves the draft tokens of the request at index `row` of `from` to the request at index `i` of this batch. Does
+    /// nothing if one batch has trees and the other has chains, or if the two batches allow different draft lengths.
+    /// Divergences are not moved, because they are known only after verification.
     pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
         if self.in_trees != from.in_trees || self.stride != from.stride {
             return;
@@ -184,8 +184,8 @@ impl Drafts {
         self.common = None;
     }
 
-    /// Before verification: lowers the number of draft tokens to verify to each request's `limit`. In a tree the nodes
-    /// beyond the limit, in drafting order, are not verified.
+    /// Before verification: lowers the number of draft tokens to verify to each request's `limit`. In a tree the first
+    /// `limit` nodes in drafting order stay; the nodes after them are not verified.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
         self.common = None;
         if self.in_trees {
@@ -213,10 +213,10 @@ impl Drafts {
         }
     }
 
-    /// The confidence in the (j+1)-th draft token of the request at batch index `i`. For chains only: in a tree each
-    /// node has its confidence.
+    /// The confidence in the (j+1)-th draft token of the request at batch index `i`. For chains only, because the nodes
+    /// of a tree have their confidences in the tree.
     ///
-    /// Only filled if the policy [wants](crate::SpecPolicy::wants) it.
+    /// Only filled if the policy [wants](crate::SpecPolicy::wants) confidences.
     #[inline]
     pub fn confidence(&self, i: usize, j: usize) -> f64 {
         self.confidence[i * self.stride + j]
@@ -262,9 +262,9 @@ impl Drafts {
         self.any_stopped = true;
     }
 
-    /// Says that the policy decided nothing at this moment, so that the engine charges no decision time. The default
-    /// hooks of a policy between passes and before verification call this. A policy that decides only in some steps
-    /// calls it in the other steps.
+    /// Says that the policy decided nothing in the hook that it runs now, so that the engine charges no decision time.
+    /// The default hooks of a policy between passes and before verification call this. A policy that decides only in
+    /// some steps calls it in the other steps.
     pub fn nothing_to_decide(&mut self) {
         self.undecided = true;
     }
@@ -312,8 +312,8 @@ impl Drafts {
         if self.in_trees { self.tree_tokens[i] } else { (self.draft_len[i], self.verify_len[i]) }
     }
 
-    /// For each request that [`stop`](Drafts::stop) took out: lowers its planned length to the number of tokens that it
-    /// has. Returns whether any request was taken out.
+    /// For each request whose drafting the policy ended early ([`stop`](Drafts::stop)): lowers the request's planned
+    /// draft length to the number of tokens that the request has. Returns whether there is such a request.
     #[inline]
     pub(crate) fn leave_stopped(&self, planned: &mut [u32]) -> bool {
         if !self.any_stopped {
@@ -327,9 +327,10 @@ impl Drafts {
         true
     }
 
-    /// Stores the numbers of drafted and verified tokens if they are the same for all requests, so that requests are
-    /// compared only once. Returns false if a request has more to verify than it drafted. Call it when the lengths are
-    /// final; methods that change a length drop the stored numbers.
+    /// If all requests have the same number of drafted tokens and the same number of verified tokens, stores these two
+    /// numbers, so that later calls need not compare the requests again. Returns false if a request verifies more
+    /// tokens than it drafted. Call this when the lengths are final; methods that change a length drop the stored
+    /// numbers.
     pub(crate) fn note_common(&mut self) -> bool {
         self.common = common(&self.draft_len).zip(common(&self.verify_len));
         match self.common {
@@ -353,7 +354,8 @@ impl Drafts {
         self.common.map(|(_, verified)| verified).or_else(|| common(&self.verify_len))
     }
 
-    /// Whether the policy ended the drafting of the request at batch index `i` in this step before the planned length.
+    /// Whether the policy ended the drafting of the request at batch index `i` in this step before the request's
+    /// planned draft length.
     #[inline]
     pub fn is_stopped(&self, i: usize) -> bool {
         self.any_stopped && self.stopped[i]

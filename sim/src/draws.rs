@@ -20,7 +20,7 @@ impl Draws {
         Draws { luck: Luck::new(seed, stream, key), position: 0 }
     }
 
-    /// A uniform number in [0, 1).
+    /// The next random number of the sequence, uniform in [0, 1).
     pub fn unit(&mut self) -> f64 {
         self.position += 1;
         self.luck.unit(self.position - 1)

@@ -17,8 +17,8 @@ use crate::workload::RequestId;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-/// What is true in a simulation: how long passes and host work take, and which draft tokens are right. Policies do not
-/// see it.
+/// The true values of a simulation, which policies do not see: how long passes and host work take, and which draft
+/// tokens are right.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
     /// The latency model that gives the true time of a draft pass.
@@ -42,11 +42,11 @@ pub struct World<'a> {
     pub noise_cv: f64,
     /// Seed of the noise, and of the guesses of a draft model that has its own device.
     pub seed: u64,
-    /// The most draft tokens of a request in a step. It must be known which draft tokens are right up to this number of
-    /// tokens beyond an output's end.
+    /// The most draft tokens of a request in a step. The acceptance source must know which draft tokens are right up to
+    /// this number of tokens beyond an output's end.
     pub max_draft_len: u32,
     /// Whether the device has a queue, so that the host goes on while the device runs passes. A caller that needs a
-    /// result then waits for it.
+    /// pass's result then waits for it.
     pub queues: bool,
 }
 
@@ -54,20 +54,21 @@ pub struct World<'a> {
 pub struct EventClock<'a> {
     world: World<'a>,
     now: Time,
-    /// When the device will have run all queued passes. If this is before `now`, the device is idle.
+    /// When the device will have run all queued passes. If this time is before `now`, the device is idle.
     device: Time,
-    /// Whether passes take the slow path through [`note`](EventClock::note). They do if there is noise, a ledger (of
-    /// how the device spends its time), a law of host time, a draft model on its own device, or a longer pass with
-    /// piecewise graphs.
+    /// Whether every pass goes through the slow path [`note`](EventClock::note). It does if there is noise, a ledger
+    /// (of how the device spends its time), a law of host time, a draft model on its own device, or piecewise CUDA
+    /// graphs that lengthen passes.
     noted: bool,
-    /// For each queued step: how long the host will work on the step's output, by the setting `engine.host`; `None`
-    /// without this setting.
+    /// For each queued step: how long the host will work on the step's output, by the setting `engine.host`; `None` if
+    /// this setting is not used.
     host_work: Option<VecDeque<Time>>,
     /// The draft model's own device; `None` if draft model and target share a device.
     draft_device: Option<DraftBeside>,
-    /// If a prompt lookup drafts beside a draft model: the most passes of the draft model in a step. `None` otherwise.
+    /// If a draft model drafts beside a prompt lookup: the most passes of the draft model in a step. `None` otherwise.
     model_passes: Option<u32>,
-    /// Time that every target pass takes longer because it runs in piecewise CUDA graphs; 0 with full ones.
+    /// Time that every target pass takes longer because it runs in piecewise CUDA graphs; 0 if it runs in full CUDA
+    /// graphs.
     piecewise: Time,
     /// Number of target passes so far. Counted only if passes take the slow path (with noise, a ledger or a law of host
     /// time).
@@ -90,7 +91,7 @@ impl<'a> EventClock<'a> {
             now: Time::ZERO,
             device: Time::ZERO,
             noted: world.noise_cv > 0.0 || !world.host.is_none(),
-            // The engine queues at most two steps on the device, so this room is enough.
+            // The engine queues at most two steps on the device, so a queue with room for four entries never grows.
             host_work: (!world.host.is_none()).then(|| VecDeque::with_capacity(4)),
             draft_device: None,
             model_passes: Some(world.acceptance.drafts_without_match()).filter(|&passes| passes > 0),
@@ -103,21 +104,21 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Keeps a ledger of how the device spends its time, for `requests` requests. Call it before the run.
+    /// Keeps a ledger of how the device spends its time, for `requests` requests. Call this before the run.
     pub fn keep_ledger(&mut self, requests: usize) {
         self.ledger = Some(Box::new(Ledger::new(requests)));
         self.noted = true;
     }
 
-    /// Makes draft passes run at the same time as target passes, on their own device. `guessed` is the share of rounds
-    /// (a request's draft tokens of one step), [0, 1], in which the draft model guesses the outcome of the round before
-    /// correctly. Call it before the run.
+    /// Makes draft passes run at the same time as target passes, on a device of their own. `guessed` is the share of
+    /// rounds (a request's draft tokens of one step), [0, 1], in which the draft model guesses the outcome of the round
+    /// before correctly. Call this before the run.
     pub fn draft_on_own_device(&mut self, guessed: f64) {
         self.draft_device = Some(DraftBeside { covered: Time::ZERO, guessed, seed: self.world.seed });
         self.noted = true;
     }
 
-    /// Makes every target pass take `longer` more time, because full CUDA graphs cannot be used. Call it before the
+    /// Makes every target pass take `longer` more time, because full CUDA graphs cannot be used. Call this before the
     /// run.
     pub fn leave_full_graphs(&mut self, longer: Time) {
         self.piecewise = longer;
@@ -125,13 +126,13 @@ impl<'a> EventClock<'a> {
     }
 
     /// Counts a position as right if the target's token is among the draft model's best `guesses` guesses there. Call
-    /// it before the run.
+    /// this before the run.
     pub(crate) fn count_guesses(&mut self, guesses: u32) {
         self.truths.count_guesses(guesses);
     }
 
-    /// What only oracles may see of a batch: how many of each request's next draft tokens would be accepted, and the
-    /// true pass times.
+    /// The values of a batch that only oracles may see: how many of each request's next draft tokens would be accepted,
+    /// and the true pass times.
     pub(crate) fn truth(&mut self, batch: &BatchView) -> Truth<'_> {
         self.runs.clear();
         for ((&id, &emitted), &limit) in batch.ids.iter().zip(batch.emitted).zip(batch.limit) {
@@ -168,9 +169,10 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Changes the time of a pass, `pass`, and adds the pass to the ledger. Noise multiplies the time. A target pass
-    /// also takes the time that piecewise graphs add. A draft pass on its own device takes only the part that does not
-    /// overlap with the target pass. `which` is as in [`with_noise`](EventClock::with_noise).
+    /// The slow path of a pass: returns its changed time and adds the pass to the ledger. Noise multiplies the time
+    /// `pass`. A target pass also takes the time that piecewise CUDA graphs add. A draft pass on its own device takes
+    /// only the part that does not overlap with the target pass. `which` is 0 for a target pass, and the number of the
+    /// draft pass plus 1 otherwise.
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {
@@ -187,8 +189,8 @@ impl<'a> EventClock<'a> {
         pass
     }
 
-    /// Runs the target pass of a step, and looks up which draft tokens it accepts. Without a device queue, the constant
-    /// host time passes too.
+    /// Runs the target pass of a step, and looks up which draft tokens it accepts. If the device has no queue, the
+    /// clock also advances by the constant host time of a step.
     #[inline(always)]
     fn run(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
         let drafting = self.world.max_draft_len > 0;
@@ -201,9 +203,9 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// As [`run`](EventClock::run), for passes that take the slow path: also charges the law of host time, rejects the
-    /// draft tokens that follow a wrong guess, and splits the pass in the ledger. A separate function, so that fast
-    /// runs pay for one branch only.
+    /// The slow path of [`run`](EventClock::run): also charges the law of host time, rejects the draft tokens that
+    /// follow a wrong guess, and splits the pass in the ledger. It is a function of its own, so that runs without these
+    /// features pay only for one branch.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -231,7 +233,7 @@ impl<'a> EventClock<'a> {
         self.world.host.time(HostStep { decodes, requests: shape.requests, tokens: shape.batched, drafts })
     }
 
-    /// The host launches the next pass for the time `launch`, and the device waits. Delays the next pass by this time.
+    /// Delays the next pass by `launch`, the time that the host takes to launch its kernels while the device waits.
     fn wait_for_launches(&mut self, launch: Time) {
         match self.world.queues {
             true => self.device = self.queued_until() + launch,
@@ -239,8 +241,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Runs a step that is only a target pass, on the slow path. The host's work of the step comes after the pass, its
-    /// launches before.
+    /// Runs a step that is only a target pass, on the slow path. The step's kernel launches come before the pass, the
+    /// host's other work of the step after it.
     #[cold]
     #[inline(never)]
     fn plain_step_and_note(&mut self, shape: PassShape) {
@@ -250,8 +252,8 @@ impl<'a> EventClock<'a> {
         self.now = self.queued_until() + self.world.overhead + host.work;
     }
 
-    /// When a step is scheduled, adds an entry for its host work to the queue. When the step's output is taken, removes
-    /// the entry and lets its time pass.
+    /// When a step is scheduled, adds an entry for the step's host work to the queue. When the step's output is taken,
+    /// removes the entry and advances the clock by the host work's time.
     #[cold]
     #[inline(never)]
     fn queue_host_work(&mut self, moment: Moment) {
@@ -263,7 +265,7 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Lets the time of a target pass with these numbers of tokens pass on the clock.
+    /// Advances the clock (or the device's queue) by the time of a target pass of this shape.
     fn target_pass(&mut self, shape: PassShape) {
         let time = self.world.target.pass(shape);
         self.advance(time, 0);
@@ -342,8 +344,8 @@ impl Executor for EventClock<'_> {
             PassCost::Given(shape) => Some(shape),
             PassCost::Free => None,
         };
-        // Tokens that a lookup copies need no draft pass. The draft model runs at most its own number of passes, and
-        // only if some request of the batch has no match.
+        // Tokens that a lookup copies need no draft pass. So the draft model runs only if some request of the batch has
+        // no match, and then at most `passes` passes.
         let copied = self
             .model_passes
             .is_some_and(|passes| pass.pass > passes || pass.pass > 0 && self.truths.all_matched(batch));
@@ -373,7 +375,8 @@ impl Executor for EventClock<'_> {
             return self.plain_step_and_note(shape);
         }
         let pass = self.world.target.pass(shape);
-        // The host goes on only after this pass has ended, even if the device has a queue.
+        // A step that is only this pass has no other work in flight: the host goes on only after the pass has ended,
+        // even if the device has a queue.
         let begun = if self.world.queues { self.queued_until() } else { self.now };
         self.now = begun + pass + self.world.overhead;
     }
@@ -381,7 +384,7 @@ impl Executor for EventClock<'_> {
 
 /// A draft model on its own device. Its passes run at the same time as the target's passes.
 struct DraftBeside {
-    /// The part of the last target pass with which no draft pass has overlapped so far.
+    /// The remaining time of the last target pass with which no draft pass has overlapped yet.
     covered: Time,
     /// Share of rounds (a request's draft tokens of one step), [0, 1], in which the draft model guesses the outcome of
     /// the round before correctly.
@@ -403,8 +406,8 @@ impl DraftBeside {
     }
 
     /// Sets the number of accepted tokens to 0 for requests whose draft tokens continue a wrong guess of the round
-    /// before. The random draw is keyed by the request's number, which is `number` of its id, and its position. The
-    /// first round of a request continues no guess.
+    /// before. The first round of a request continues no guess. The random draw is keyed by the request's number
+    /// (`number(id)`) and by its output position.
     fn lose(&self, batch: &BatchView, accepted: &mut [u32], number: impl Fn(RequestId) -> RequestId) {
         for ((&id, &emitted), accepted) in batch.ids.iter().zip(batch.emitted).zip(accepted) {
             let luck = Luck::new(self.seed, Stream::Guess, number(id).into());
@@ -429,7 +432,7 @@ impl Noise {
 
     fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
         let key = self.luck.narrow(step);
-        // Box-Muller transform. The first draw is below 1, so 1 minus it is above zero and has a finite logarithm.
+        // Box-Muller transform. The draw is below 1, so 1 minus the draw is above zero and has a finite logarithm.
         let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
         let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         Time((pass.0 as f64 * (self.sigma * z - self.sigma * self.sigma / 2.0).exp()).round() as u64)

@@ -11,7 +11,7 @@ use crate::tree::{DraftTree, Growth};
 use crate::workload::{RequestId, Workload};
 use serde::{Deserialize, Serialize};
 
-/// What an acceptance source (which decides in a simulation which draft tokens are right) knows of a request that
+/// What an acceptance source (it decides in a simulation which draft tokens are right) must know of a request that
 /// starts.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTruth {
@@ -29,7 +29,7 @@ pub struct RequestTruth {
 }
 
 impl RequestTruth {
-    /// What an acceptance source knows of request `id` of a workload.
+    /// The values that an acceptance source must know of request `id` of a workload.
     pub fn of(workload: &Workload, id: RequestId) -> RequestTruth {
         let i = id as usize;
         RequestTruth {
@@ -53,19 +53,19 @@ pub struct Chunk {
     pub tokens: u32,
     /// Whether the chunk ends the prompt, so that the pass samples the next output token.
     pub last: bool,
-    /// Number of the request's tokens, up to the chunk's end, in the first draft pass: the tokens that the draft model
-    /// has not processed yet. 0 if the draft model does not process this prompt.
+    /// Number of tokens that the first draft pass processes for this chunk: the request's tokens up to the chunk's end
+    /// that the draft model has not processed yet. 0 if the draft model does not process this prompt.
     pub draft_tokens: u32,
 }
 
-/// The work of a step: what its draft passes and its target pass process.
+/// The work of a step for draft model and target: decode requests, prefill chunks and block tables.
 #[derive(Clone, Copy, Debug)]
 pub struct StepPlan<'a> {
     /// The decode requests of the step, the sums over its prefill chunks, and the numbers of running and waiting
     /// requests.
     pub batch: BatchView<'a>,
-    /// Whether the target pass processes all `batch.limit` draft tokens of each request (drafted tokens or padding),
-    /// not only the request's draft tokens.
+    /// Whether the target pass processes `batch.limit` draft tokens for each request, with padding in place of draft
+    /// tokens that the request lacks. If false, it processes only the request's draft tokens.
     pub padded: bool,
     /// The prefill chunks of the step's target pass.
     pub chunks: &'a [Chunk],
@@ -85,7 +85,7 @@ pub struct DraftPass<'a> {
     pub common_len: u32,
     /// How the draft trees grow in each pass; `None` if chains are drafted.
     pub growth: Option<&'a Growth>,
-    /// How simulated clocks find the number of tokens of the pass, from which they compute its time.
+    /// From what a simulated clock computes the time of the pass.
     pub cost: PassCost,
 }
 
@@ -120,19 +120,19 @@ impl StepPlan<'_> {
     }
 }
 
-/// How simulated clocks find the number of tokens that a draft pass processes and reads, from which they compute its
-/// time.
+/// From what a simulated clock computes the time of a draft pass: the numbers of tokens that the pass processes and
+/// reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassCost {
-    /// From the number of the pass and the requests' draft lengths (docs/model.md 12).
+    /// The clock computes the numbers from the number of the pass and the requests' draft lengths (docs/model.md 12).
     ByPass,
-    /// The pass processes and reads these numbers of tokens.
+    /// The pass processes and reads the given numbers of tokens.
     Given(PassShape),
-    /// The pass takes no time, because an earlier pass of the step made these tokens too.
+    /// The pass takes no time, because an earlier pass of the step already made its tokens.
     Free,
 }
 
-/// A moment at which the host decides, which may take time.
+/// A moment at which the host decides something, which may take host time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moment {
@@ -142,7 +142,7 @@ pub enum Moment {
     Update,
     /// A policy has decided, before drafting, how many tokens each request drafts.
     Propose,
-    /// A policy has decided, after a draft pass, whether to draft on.
+    /// A policy has decided, after a draft pass, whether to run the next draft pass.
     KeepDrafting,
     /// A policy has decided, before verification, which draft tokens are verified.
     Select,
@@ -158,14 +158,15 @@ pub struct DecisionTime {
     /// Time to decide the draft lengths before drafting ([`SpecPolicy::propose`](crate::SpecPolicy::propose)), once in
     /// each step with decode requests.
     pub propose: Time,
-    /// Time of each decision after a draft pass, for policies that decide there.
+    /// Host time of each decision after a draft pass. It counts only for policies that decide there.
     pub keep_drafting: Time,
-    /// Time of each selection before verification, for policies that select.
+    /// Host time of each selection before verification. It counts only for policies that select among their draft
+    /// tokens.
     pub select: Time,
 }
 
 impl DecisionTime {
-    /// The time of one decision at this moment.
+    /// The host time of one decision at the moment `moment`.
     pub fn of(&self, moment: Moment) -> Time {
         match moment {
             Moment::Schedule => self.schedule,
@@ -189,12 +190,12 @@ pub trait Executor {
     /// The time on the executor's clock. It changes only in the calls that move the clock.
     fn now(&self) -> Time;
 
-    /// Called at the begin of each iteration of the engine's loop. A clock that runs by itself (hardware) is read here,
-    /// and before and after passes.
+    /// Called at the begin of each iteration of the engine's loop. An executor whose clock runs by itself (hardware)
+    /// reads the clock here, and before and after each pass.
     fn begin_iteration(&mut self);
 
-    /// When all queued passes will have ended; not before `now`. If the host waits for the device, there is no queue,
-    /// and this is `now`.
+    /// When all queued passes will have ended; not before `now`. An executor whose host waits for the device has no
+    /// queue and returns `now`.
     fn queued_until(&self) -> Time;
 
     /// Waits until `at`: the event clock jumps, a wall clock sleeps.
@@ -203,9 +204,9 @@ pub trait Executor {
     /// Called when a request is scheduled for the first time.
     fn start(&mut self, request: RequestTruth);
 
-    /// As [`start`](Executor::start), for an engine that forgets ended requests. The engine names the request by `id`;
-    /// `request` has its [number](crate::Workload::number): how many requests came before it. In all other engines the
-    /// two are equal.
+    /// Like [`start`](Executor::start), for an engine that forgets ended requests. The engine names the request by
+    /// `id`. The field `request.id` is the request's [number](crate::Workload::number): how many requests came before
+    /// it. In an engine that forgets no requests, `id` and number are equal.
     fn start_as(&mut self, id: RequestId, request: RequestTruth) {
         debug_assert_eq!(id, request.id, "only the event clock knows requests by other ids than their numbers");
         self.start(request);
@@ -215,7 +216,7 @@ pub trait Executor {
     /// readmitted.
     fn preempted(&mut self, id: RequestId);
 
-    /// Called when a request has ended, or was rejected without having started.
+    /// Called when a request has ended, or was rejected before it started.
     fn end(&mut self, id: RequestId);
 
     /// Lowers the draft limit of each request to the number of draft tokens that can be proposed. For example, a prompt
@@ -223,8 +224,9 @@ pub trait Executor {
     /// request's draft tokens would start.
     fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]);
 
-    /// Whether one pass gives all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting)). Further passes of
-    /// the draft loop then cost nothing: they only go through the tokens of the first pass.
+    /// Whether one pass gives all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting)). The draft loop
+    /// still calls the executor once for each depth, but the calls after the first take no time and only read the first
+    /// pass's tokens.
     fn drafts_in_parallel(&self) -> bool;
 
     /// Called when the host has decided something. A simulated clock adds the time of the decision. On a real clock
@@ -245,8 +247,8 @@ pub trait Executor {
     /// The device fails.
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
 
-    /// How the device has spent its time until `at`; `None` if the executor does not know. `at` is now or earlier, and
-    /// never before the `at` of an earlier call.
+    /// How the device has spent its time until `at`; `None` if the executor does not record this. `at` is now or
+    /// earlier, and never before the `at` of an earlier call.
     fn spent(&mut self, at: Time) -> Option<Spent>;
 
     /// Runs one step that has only a target pass of `shape`. The engine calls this only if `SKIPS` is true.

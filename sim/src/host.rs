@@ -1,10 +1,10 @@
 //! The law of host time (`[engine.host]`): how long the host works for a step. The time depends on the step's requests
 //! and tokens. It is longer if the step verifies draft tokens, and if no captured graph is large enough for the step.
-//! `engine.step_overhead_s` is added to it.
+//! The constant `engine.step_overhead_s` is added to it.
 //!
 //! The law has two parts, which overlap with the device in different ways when steps are asynchronous. The host's own
 //! work (requests, tokens, speculation) follows the output of a step, and the device runs the next step meanwhile.
-//! Launches without a captured graph delay the device, because the device waits for each of them.
+//! Launches without a captured graph delay the device, because the device waits for each of these launches.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -17,17 +17,18 @@ pub struct HostLaw {
     pub request_s: f64,
     /// Host time for each token of the target pass, seconds.
     pub token_s: f64,
-    /// Further host time of steps whose target pass verifies draft tokens.
+    /// Further host time of steps whose target pass verifies draft tokens: for the step, its requests and its draft
+    /// tokens.
     pub speculating: SpeculatingSeconds,
     /// Further host time of steps with more decode requests than the largest captured CUDA graph.
     pub without_graph: WithoutGraph,
 }
 
-/// Further host time of a step whose target pass verifies draft tokens or their padding, seconds.
+/// Further host time, seconds, of a step whose target pass verifies draft tokens, or padding in their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculatingSeconds {
-    /// Host time for the step, seconds.
+    /// Host time that each such step takes once, seconds.
     pub step_s: f64,
     /// Host time for each request that decodes, seconds.
     pub request_s: f64,
@@ -44,19 +45,20 @@ pub struct WithoutGraph {
     pub above: u32,
     /// Host time of a step with more than `above` decode requests, seconds.
     pub step_s: f64,
-    /// Host time, in place of `step_s`, of such a step if it verifies draft tokens, seconds.
+    /// Host time, seconds, that replaces `step_s` for a step with more than `above` decode requests that verifies draft
+    /// tokens.
     pub speculating_s: f64,
 }
 
 impl HostLaw {
-    /// True if all times are 0: the host takes `engine.step_overhead_s` and no more.
+    /// True if all times of this law are 0: the host time of a step is then `engine.step_overhead_s` alone.
     pub fn is_zero(&self) -> bool {
         self.times().iter().all(|(_, s)| *s == 0.0)
     }
 
-    /// Host time, seconds, of a step of `requests` decode requests with `tokens` tokens in total, if no part of the
-    /// host time overlaps with the device. `engine.step_overhead_s` is not included. Tokens beyond one for each request
-    /// count as draft tokens.
+    /// Host time, seconds, of a step of `requests` decode requests with `tokens` tokens in total, if no part of this
+    /// time overlaps with the device. `engine.step_overhead_s` is not included. Each request has one token that is no
+    /// draft token; all further tokens count as draft tokens.
     pub fn decode_step_s(&self, requests: u32, tokens: u32) -> f64 {
         let (decodes, tokens) = (u64::from(requests), u64::from(tokens));
         let drafts = tokens.saturating_sub(decodes);
@@ -102,7 +104,8 @@ pub struct HostStep {
     pub drafts: u64,
 }
 
-/// The host time of a step, in two parts. The two overlap with the device in different ways.
+/// The host time of a step, in two parts: kernel launches and work. The parts overlap with the device in different
+/// ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTime {
     /// Time of kernel launches, during which the device waits.
@@ -128,7 +131,8 @@ pub struct Host {
     /// token.
     speculating: [Time; 3],
     above: u64,
-    /// Launch time of a step without a captured graph: (if it verifies no draft tokens, if it verifies draft tokens).
+    /// Launch time of a step for which no captured graph is large enough: (without draft tokens, with draft tokens to
+    /// verify).
     launch: [Time; 2],
 }
 

@@ -1,8 +1,8 @@
 //! The event clock's ledger: how the device spent its time, by part (decodes, prompts, draft passes, …; docs/model.md
 //! 14.1).
 //!
-//! It counts by pass, never by request. When the ledger is read, a pass that the host queued may not have ended or not
-//! have begun. Such a pass counts up to the time of the reading, and each of its parts counts in proportion.
+//! The ledger counts by pass, never by request. When the ledger is read, a pass that the host queued may not have ended
+//! or not have begun. Such a pass counts up to the time of the reading, and each of its parts counts in proportion.
 
 use crate::executor::{Chunk, StepPlan};
 use crate::latency::{LatencyModel, PassShape};
@@ -23,11 +23,12 @@ pub struct Ledger {
     prompts: Vec<Prompt>,
 }
 
-/// How many tokens of a request have been computed. It serves to tell the first computation of a token from a
-/// recomputation.
+/// How many tokens of a request have been computed. With this the ledger can tell the first computation of a token from
+/// a recomputation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prompt {
-    /// Number of leading tokens that were computed as prompt tokens. All tokens count once the prompt has ended.
+    /// Number of leading tokens of the request that were computed as prompt tokens; `u32::MAX` once the prompt has
+    /// ended, so that all tokens count.
     computed: u32,
     /// Number of leading tokens that had been computed when the request last lost its KV.
     lost: u32,
@@ -47,7 +48,7 @@ impl Ledger {
         Ledger { done: Spent::default(), ahead: VecDeque::new(), prompts: vec![Prompt::default(); requests] }
     }
 
-    /// Notes that a request starts. Its id may be that of a request that has ended.
+    /// Notes that a request starts. The request may have the id of a request that has ended.
     pub fn start(&mut self, id: RequestId) {
         if self.prompts.len() <= id as usize {
             self.prompts.resize(id as usize + 1, Prompt::default());
@@ -55,9 +56,9 @@ impl Ledger {
         self.prompts[id as usize] = Prompt::default();
     }
 
-    /// Adds a pass from `start` to `end`. If `target` is true it is a target pass, otherwise a draft pass. The whole
-    /// time of a target pass counts as decoding, unless [`split`](Ledger::split) is called next. From now on the ledger
-    /// may only be read for times from `now` on.
+    /// Adds a pass from `start` to `end`: a target pass if `target` is true, otherwise a draft pass. The whole time of
+    /// a target pass counts as decoding, unless [`split`](Ledger::split) is called next. From now on the ledger may
+    /// only be read for times from `now` on.
     pub fn pass(&mut self, now: Time, start: Time, end: Time, target: bool) {
         self.close(now);
         let time = (end - start).0;
@@ -106,8 +107,8 @@ impl Ledger {
         prompt.lost = prompt.computed;
     }
 
-    /// Number of tokens in the chunks that had been computed before and were lost. Also stores how far each prompt is
-    /// computed.
+    /// Number of tokens in the prompt chunks that had been computed before and whose KV was lost. Also stores how far
+    /// each prompt is computed.
     fn recomputed(&mut self, chunks: &[Chunk]) -> u64 {
         let mut again = 0;
         for chunk in chunks {
@@ -127,7 +128,8 @@ impl Ledger {
         }
     }
 
-    /// How the device has spent its time until `at`, by part. A later call may not pass an earlier time.
+    /// How the device has spent its time until `at`, by part. Each call must have the same `at` as the call before, or
+    /// a later one.
     pub fn until(&mut self, at: Time) -> Spent {
         self.close(at);
         match self.ahead.front() {
@@ -144,9 +146,9 @@ fn share(time: u64, part: u64, all: u64) -> u64 {
     if all == 0 { 0 } else { (u128::from(time) * u128::from(part) / u128::from(all)) as u64 }
 }
 
-/// Scales the device times of the parts of a pass (decodes, prompts, rejected tokens, …) so that their sum is `time`,
-/// because noise changes the time of a pass. The remainder of the rounding goes to the decode part, or to the prompt
-/// part if nothing decodes.
+/// Scales the device times of the parts of a pass (decodes, prompts, rejected tokens, …) so that their sum is `time`.
+/// This is needed because noise changes the time of a pass. The remainder of the rounding goes to the decode part, or
+/// to the prompt part if nothing decodes.
 fn fitted(parts: Spent, time: u64) -> Spent {
     let sum = parts.sum();
     if sum == time {
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(read(&mut ledger, 10), (0, 0));
         assert_eq!(read(&mut ledger, 25), (15, 0));
         assert_eq!(read(&mut ledger, 35), (20, 5));
-        // The device idles from 50 ps to 60 ps.
+        // The device is idle from 50 ps to 60 ps, which counts as no part.
         ledger.pass(ps(60), ps(60), ps(61), false);
         assert_eq!(read(&mut ledger, 60), (20, 20));
         assert_eq!(read(&mut ledger, 100), (20, 21));
@@ -198,7 +200,8 @@ mod tests {
         ledger.lost(0);
         assert_eq!(ledger.recomputed(&[chunk(0, 100, true)]), 60);
         ledger.lost(0);
-        // The request lost its KV again while it decoded. 16 of its tokens are found in the prefix cache.
+        // The request lost its KV again while it decoded, with 110 tokens. 16 of these are found in the prefix cache,
+        // and 94 are computed again.
         assert_eq!(ledger.recomputed(&[chunk(16, 94, true)]), 94);
     }
 

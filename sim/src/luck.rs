@@ -19,7 +19,7 @@ pub enum Stream {
     Request = 4,
     /// Random noise on the time of a forward pass, keyed by step.
     Noise = 5,
-    /// Whether a draft token is right at a position for which a recording of a real run does not say it.
+    /// Whether a draft token is right, at a position where a recording of a real run does not say whether it is right.
     Unknown = 6,
     /// Random choices of policies, such as `random` and the bandits.
     Policy = 7,
@@ -31,8 +31,8 @@ pub enum Stream {
     Lengths = 9,
     /// Which requests a trace keeps when it is thinned.
     Thinning = 10,
-    /// Whether the draft token at this position is right or wrong as the one at the position before it
-    /// (autocorrelation), and not by its own draw.
+    /// Whether the draft token at this position copies its result (right or wrong) from the position before it
+    /// (autocorrelation), in place of its own draw.
     Repeat = 11,
     /// Prompt lookup: at which positions the lookup finds a match whose first token is wrong.
     Lookup = 12,
@@ -40,7 +40,7 @@ pub enum Stream {
     MatchLength = 27,
     /// The rank of the target's token among the draft model's further guesses.
     Rank = 13,
-    /// Random errors in the pass times that a policy is given in place of the true ones.
+    /// Random errors of the pass times that a policy gets in place of the true pass times.
     Belief = 14,
     /// Random weights of a model, when only the model's shape matters.
     Weights = 15,
@@ -90,31 +90,33 @@ impl Luck {
         Luck { base: mix(a ^ mix(request.wrapping_add(GOLDEN))) }
     }
 
-    /// Another sequence of random numbers: its key is the key of this sequence together with the number `part`.
+    /// Another sequence of random numbers. Its key is made of this sequence's key and the number `part`.
     #[inline]
     pub fn narrow(self, part: u64) -> Luck {
         Luck { base: mix(self.base ^ mix(part.wrapping_add(GOLDEN))) }
     }
 
-    /// The base that `bits` hashes together with a position. A device needs only the base to draw the same numbers.
+    /// The base number of this sequence. `bits` hashes it together with a position. A device that has the base can draw
+    /// the same numbers.
     #[inline]
     pub fn base(self) -> u64 {
         self.base
     }
 
-    /// 64 uniform bits at `position`.
+    /// 64 uniform bits: the draw at `position` of this sequence.
     #[inline]
     pub fn bits(self, position: u64) -> u64 {
         mix(self.base.wrapping_add(position.wrapping_mul(GOLDEN)))
     }
 
-    /// 32 uniform bits at `position`. Two neighbouring positions share one 64-bit hash, and each takes half of it.
+    /// 32 uniform bits at `position` of this sequence. Positions 2n and 2n + 1 share one 64-bit hash; each takes half
+    /// of it.
     #[inline]
     pub fn half(self, position: u64) -> u32 {
         (self.bits(position >> 1) >> (32 * (position & 1))) as u32
     }
 
-    /// A uniform number in [0, 1) with 53 bits at `position`.
+    /// A uniform number in [0, 1) with 53 bits: the draw at `position` of this sequence.
     #[inline]
     pub fn unit(self, position: u64) -> f64 {
         (self.bits(position) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
@@ -150,8 +152,8 @@ mod tests {
         let luck = Luck::new(42, Stream::Right, 0);
         let mean: f64 = (0..n).map(|i| luck.unit(i)).sum::<f64>() / n as f64;
         let below = (0..n).filter(|&i| u64::from(luck.half(i)) < threshold(0.3)).count() as f64 / n as f64;
-        // The mean of uniform numbers, and a share of them, may be off by four standard errors (0.289/sqrt n for the
-        // mean).
+        // Both the mean of the uniform numbers and a share of them may be off by four standard errors (0.289/sqrt n for
+        // the mean).
         assert!((mean - 0.5).abs() < 4.0 * 0.289 / (n as f64).sqrt(), "{mean}");
         assert!((below - 0.3).abs() < 4.0 * (0.21 / n as f64).sqrt(), "{below}");
         assert_eq!(threshold(1.0), 1 << 32);

@@ -1,5 +1,6 @@
-//! An engine on the event clock that works as a server: clients send requests while it runs, and it does not know them
-//! before. The caller decides up to which time steps are run, and so how the engine's clock relates to the wall clock.
+//! An engine on the event clock that works as a server: clients send requests while it runs, and the engine does not
+//! know them before. The caller decides up to which time steps are run, and so how the engine's clock relates to the
+//! wall clock.
 
 use crate::engine::{Drafter, Engine, Load, RejectReason, Scheduler, SpecDecode, Watch};
 use crate::event_clock::EventClock;
@@ -59,12 +60,12 @@ pub struct GivenOut {
     pub rejected: Vec<(RequestId, RejectReason)>,
 }
 
-/// An engine that serves clients. It forgets requests that have ended, so that its memory does not grow with their
-/// number, if the policy [allows](crate::SpecPolicy::ids_may_return) it. Ids are in the order in which requests are
-/// given, and no two of the last 2^32 requests have the same id.
+/// An engine that serves clients. It forgets requests that have ended, if the policy
+/// [allows](crate::SpecPolicy::ids_may_return) this, so that its memory does not grow with the number of ended
+/// requests. Ids are in the order in which requests are given, and no two of the last 2^32 requests have the same id.
 pub trait Online {
-    /// Gives the engine a request, which is sent at its time of arrival. Returns the request's id. Requests must be
-    /// given in ascending order of their arrival times.
+    /// Gives the engine a request, which is sent at the request's `arrival` time. Returns the request's id. Requests
+    /// must be given in ascending order of their arrival times.
     fn give_new(&mut self, request: Request) -> RequestId;
 
     /// Aborts a request: it emits no further tokens. The tokens that it has emitted stay counted. Does nothing if the
@@ -74,8 +75,8 @@ pub trait Online {
     /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
     fn next_step(&self) -> Time;
 
-    /// Runs the steps that begin at `now` or before; the last step may end later. Adds the steps' tokens and log lines,
-    /// and rejected requests, to `out`.
+    /// Runs the steps that begin at `now` or before; the last step may end later. Adds to `out` the tokens and log
+    /// lines of these steps, and the rejected requests.
     fn run_to(&mut self, now: Time, out: &mut GivenOut);
 
     /// The engine's load between two steps: its running and waiting requests, and its KV blocks in use.
@@ -85,10 +86,10 @@ pub trait Online {
     fn totals(&self) -> &Totals;
 }
 
-/// What the log of an engine's output knows of a request that has not ended.
+/// The values that the log of an engine's output keeps for a request that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// When the request was first scheduled; `Time::MAX` before.
+    /// When the request was first scheduled; `Time::MAX` until then.
     scheduled: Time,
     /// Number of the request's prompt tokens that were in the prefix cache when it was first scheduled.
     cached_tokens: u32,
@@ -106,7 +107,7 @@ impl Default for Progress {
 #[derive(Debug, Default)]
 pub(crate) struct OutputLog {
     out: GivenOut,
-    /// What is known of each request that has not ended, by the engine's id of the request.
+    /// The progress of each request that has not ended, by the engine's id of the request.
     progress: Vec<Progress>,
     step: StepLine,
     /// When the host last ended its work. After this time it waits for a step's output.
@@ -179,12 +180,14 @@ impl Watch for OutputLog {
 /// An engine, together with the log of its output.
 pub(crate) struct OnlineEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D, OutputLog>,
-    /// The engine's id of each request that is not forgotten, by the request's number, which is its id for clients.
+    /// For each request that is not forgotten: its id inside the engine, by its number. Clients use the number as the
+    /// request's id.
     ids: HashMap<RequestId, RequestId>,
 }
 
 impl<'a, D: Drafter<EventClock<'a>>> OnlineEngine<'a, D> {
-    /// Wraps `engine`, which must keep the records of its steps, so that it computes no steps in one go.
+    /// Wraps `engine`. The engine must keep the records of its steps; then it computes no steps in one go, and the log
+    /// sees every step.
     pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D, OutputLog>) -> OnlineEngine<'a, D> {
         engine.be_fed();
         engine.be_forgetful();

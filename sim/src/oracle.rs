@@ -1,4 +1,4 @@
-//! The oracle boundary: the only access to the hidden truth.
+//! The oracle boundary: only oracles have access to the hidden truth (which draft tokens are right, true pass times).
 //!
 //! An oracle is not a [`SpecPolicy`](crate::SpecPolicy), and no policy can be built with a [`Truth`]. Only the event
 //! clock can make a `Truth`, so an oracle cannot run live: there is no such function to call.
@@ -31,7 +31,8 @@ use crate::workload::RequestId;
 /// The data that only an oracle sees: how many draft tokens would be accepted, and the true latency of passes.
 pub struct Truth<'a> {
     /// For each decode request: how many of the next draft tokens in a row would be accepted, at most the request's
-    /// limit. At each position the best of the oracle's [guesses](OraclePolicy::guesses) is drafted.
+    /// limit. If the oracle may choose among several [guesses](OraclePolicy::guesses) at a position, a right one among
+    /// these counts.
     pub run: &'a [u32],
     /// The latency model that gives the true time of a draft pass.
     pub draft: &'a dyn LatencyModel,
@@ -44,22 +45,22 @@ pub struct Truth<'a> {
     /// The constant part of the true host time of a step, with or without drafting.
     pub overhead: Time,
     /// The unfinished requests as their acceptance source knows them, for oracles that may see less than `run`. `None`
-    /// in a state that was written by hand.
+    /// if the `Truth` was written by hand and not made by an event clock.
     pub hidden: Option<Hidden<'a>>,
     /// The part of a step's true host time that depends on the step's requests and tokens.
     pub host: Host,
 }
 
 /// An oracle policy: it chooses draft lengths with the hidden truth (which draft tokens are right, true pass times).
-/// Other policies are compared with it.
+/// Other policies are compared with the oracle.
 pub trait OraclePolicy: Send {
     /// The most tokens that the oracle may draft for a request in the next step.
     fn limit(&self) -> u32;
 
-    /// How many of the draft model's best guesses at each position the oracle may choose from, at least 1. With 1 it
-    /// drafts chains of first guesses. With more it drafts trees. The best tree is a path of right guesses, whatever
-    /// their ranks, because a wrong token only takes time. Such a path costs what a chain of the same length costs. The
-    /// engine calls this once, before the run.
+    /// How many of the draft model's best guesses at each position the oracle may choose from, at least 1. With 1 the
+    /// oracle drafts chains of first guesses. With more it drafts trees. The best tree is then a single path of right
+    /// guesses, whatever their ranks, because every wrong token only takes time. Such a path takes as long as a chain
+    /// of the same length. The engine calls this once, before the run.
     fn guesses(&self) -> u32 {
         1
     }
@@ -67,9 +68,9 @@ pub trait OraclePolicy: Send {
     /// Chooses the draft length of each decode request. All draft tokens are verified.
     fn propose(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan);
 
-    /// Called after every step that ran a pass, as [`SpecPolicy::observe`](crate::SpecPolicy::observe).
+    /// Called after every step that ran a pass, like [`SpecPolicy::observe`](crate::SpecPolicy::observe).
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// Called when a request has ended, as [`SpecPolicy::request_finished`](crate::SpecPolicy::request_finished).
+    /// Called when a request has ended, like [`SpecPolicy::request_finished`](crate::SpecPolicy::request_finished).
     fn request_finished(&mut self, _id: RequestId) {}
 }

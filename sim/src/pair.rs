@@ -36,7 +36,8 @@ impl<T> Pair<T> {
         [self.target, self.draft]
     }
 
-    /// Pairs the target's value with the target's value of `other`, and the draft model's value with that of `other`.
+    /// Pairs the target's value with the target's value in `other`, and the draft model's value with the draft model's
+    /// value in `other`.
     pub fn zip<U>(self, other: Pair<U>) -> Pair<(T, U)> {
         Pair { target: (self.target, other.target), draft: (self.draft, other.draft) }
     }

@@ -1,12 +1,13 @@
-//! Decides when a run may end early, because it is certain whether enough requests meet their latency bounds. This is
-//! certain when too many of the counted requests have missed their bounds, or when all counted requests have ended.
+//! Decides when a run may end early, because the verdict is certain: whether enough requests meet their latency bounds.
+//! The verdict is certain when too many of the counted requests have missed their bounds, or when all counted requests
+//! have ended.
 
 use crate::metrics::{Outcome, RequestRecords, Slo};
 use crate::workload::RequestId;
 use std::ops::Range;
 
-/// Whether enough requests meet their latency bounds: the bounds, the requests that count, and how many have met or
-/// missed their bounds so far.
+/// The state of the question whether enough requests meet their latency bounds: the bounds, the requests that count,
+/// and how many have met or missed their bounds so far.
 #[derive(Clone, Debug)]
 pub struct Patience {
     counted: Range<RequestId>,
@@ -20,7 +21,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The question whether at most `may_miss` of the requests with ids in `counted` miss their latency bounds `slo`. A
+    /// Asks whether at most `may_miss` of the requests with ids in `counted` miss their latency bounds `slo`. A
     /// request's own TPOT bound takes precedence over the bound in `slo`.
     pub fn new(counted: Range<RequestId>, slo: Slo, own_tpot_s: &[f64], may_miss: u32) -> Patience {
         let own_tpot_s = own_tpot_s.to_vec();
@@ -47,8 +48,8 @@ impl Patience {
         }
     }
 
-    /// Whether it is certain that enough requests meet their latency bounds, or that too few do. Enough is certain only
-    /// when all requests that count have ended, because only then it is known whether the queue grew meanwhile.
+    /// Whether the verdict is certain: enough requests meet their latency bounds, or too few do. That enough do is
+    /// certain only when all requests that count have ended, because only then it is known whether the queue has grown.
     pub fn certain(&self) -> bool {
         self.complete() || (self.missed > self.may_miss && !self.to_the_end)
     }
@@ -58,14 +59,14 @@ impl Patience {
         self.kept + self.missed == self.counted.len() as u32
     }
 
-    /// Whether enough requests have met their latency bounds so far: at most `may_miss` of all requests that count have
-    /// not.
+    /// Whether enough requests have met their latency bounds so far: of all requests that count, all but at most
+    /// `may_miss` have ended and met their bounds.
     pub fn carried(&self) -> bool {
         self.kept + self.may_miss >= self.counted.len() as u32
     }
 
-    /// Of the requests that count for the verdict and have ended: number that have met their latency bounds, and number
-    /// that have missed them.
+    /// Counts over the requests that have ended and that count for the verdict: how many have met their latency bounds,
+    /// and how many have missed them.
     pub fn seen(&self) -> (u32, u32) {
         (self.kept, self.missed)
     }
@@ -82,7 +83,7 @@ mod tests {
         for i in 0..6 {
             records.outcome[i] = Outcome::Finished;
             records.emitted[i] = 1;
-            // Every second request is late.
+            // Every second request has its first token at 2 s, later than its TTFT bound of 1 s.
             let at = Time::from_s(if i % 2 == 0 { 0.5 } else { 2.0 });
             (records.first_token[i], records.finish[i]) = (at, at);
         }

@@ -1,5 +1,5 @@
-//! The policy interface: what a policy decides about requests and draft tokens, and what it learns from. A policy sees
-//! nothing that a real server would not know.
+//! The policy interface: the decisions of a policy about requests and draft tokens, and the values from which it
+//! decides and learns. A policy sees only values that a real server would know.
 
 use crate::categories::Categories;
 use crate::config::BatchRange;
@@ -13,9 +13,10 @@ use crate::workload::RequestId;
 pub struct ChunkTotals {
     /// Number of prefill chunks (pieces of prompts).
     pub chunks: u32,
-    /// Sum over the chunks of their new prompt tokens, n_p for chunk p (docs/model.md 12).
+    /// Sum over the chunks of the numbers of new prompt tokens, n_p for chunk p (docs/model.md 12).
     pub tokens: u64,
-    /// Sum over the chunks of their requests' tokens that are already in KV, m_p for chunk p (docs/model.md 12).
+    /// Sum over the chunks of the tokens that the chunk's request already has in KV, m_p for chunk p (docs/model.md
+    /// 12).
     pub context: u64,
     /// Query-key pairs of attention over all chunks: sum of n_p·m_p + n_p(n_p+1)/2, for n_p new tokens and m_p tokens
     /// in KV of chunk p.
@@ -33,11 +34,11 @@ impl ChunkTotals {
     }
 }
 
-/// What a policy sees: the decode requests of this step, in columns of equal length in the order of the running list,
-/// and the load.
+/// The state that a policy sees: the decode requests of this step, in columns of equal length in the order of the
+/// running list, and the numbers of running and waiting requests.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchView<'a> {
-    /// The engine's time at the start of the step.
+    /// The engine's time at the start of this step.
     pub now: Time,
     /// Index of the step.
     pub step: u64,
@@ -63,7 +64,7 @@ pub struct BatchView<'a> {
     pub prefill: ChunkTotals,
     /// Sums over the prefill chunks in the step's first draft pass: number of chunks, new tokens, and tokens in KV.
     pub draft_prefill: ChunkTotals,
-    /// Whether the draft model runs in every step over all tokens that it has skipped, also for requests that do not
+    /// Whether the draft model processes in every step all tokens that it has skipped, also for requests that do not
     /// draft (`DraftGap = always-extend`).
     pub always_extend: bool,
     /// Number of requests in the running list, including requests in prefill.
@@ -96,16 +97,17 @@ pub enum DraftShape {
     /// A chain: one draft token at each depth.
     #[default]
     Chain,
-    /// A tree for each request.
+    /// A tree of draft tokens for each request.
     Tree(Growth),
 }
 
 /// What a policy plans before drafting: chains or trees, and the draft length of each decode request.
 #[derive(Clone, Debug, Default)]
 pub struct DraftPlan {
-    /// Chain or tree. A policy that drafts trees must set this in every step.
+    /// Whether chains or trees are drafted. A policy that drafts trees must set this in every step.
     pub shape: DraftShape,
-    /// Planned draft length of each decode request. For a tree, its depth. The engine lowers it to the request's limit.
+    /// Planned draft length of each decode request (for a tree, its depth). The engine lowers a length to the request's
+    /// limit.
     pub draft_len: Vec<u32>,
 }
 
@@ -127,20 +129,20 @@ impl DraftPlan {
 /// The most that a policy may draft for any request, now and in the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DraftLimits<'a> {
-    /// The most draft tokens of a request in the next step (for trees, the greatest depth). It is charged to the token
-    /// budget and reserved as lookahead slots.
+    /// The most draft tokens of a request in the next step (for trees, the greatest depth). For chains, each decode
+    /// request is charged this number of tokens in the step's token budget, and gets KV slots for them.
     pub depth: u32,
-    /// The most tokens of a tree that are verified in the next step. They are charged instead of the depth; 0 for
-    /// chains.
+    /// The most tokens of a tree that are verified in the next step; 0 for chains. For trees, each decode request is
+    /// charged this number of tokens, in place of the depth.
     pub tree_tokens: u32,
-    /// The largest number of draft tokens (for trees, the greatest depth) of a request in any step of the run.
-    /// Lookahead slots are reserved for this depth.
+    /// The largest number of draft tokens (for trees, the greatest depth) of a request in any step of the run. For most
+    /// drafters this is also the number of lookahead slots, or `max_tree_tokens` if that is larger.
     pub max_depth: u32,
     /// The most tokens of a tree that are verified in any step of the run.
     pub max_tree_tokens: u32,
-    /// Set if vLLM's settings can express the policy: the table `num_speculative_tokens_per_batch_size`, or an empty
-    /// table if the policy has one length for all batch sizes. vLLM's drafter may then make all its draft passes even
-    /// if fewer tokens are wanted. If the table is not empty, vLLM's scheduler pads no admission.
+    /// Set if vLLM's settings can express the policy. It is then vLLM's table `num_speculative_tokens_per_batch_size`,
+    /// or an empty table if the policy has one length for all batch sizes. vLLM's drafter may then make all its draft
+    /// passes even if fewer tokens are wanted. If the table is not empty, vLLM's scheduler pads no admission.
     pub vllm: Option<&'a [BatchRange]>,
 }
 
@@ -150,7 +152,7 @@ impl<'a> DraftLimits<'a> {
         DraftLimits::tree(depth, 0)
     }
 
-    /// The limits of a policy that drafts trees with at most `depth` levels, of which at most `tokens` tokens are
+    /// The limits of a policy that drafts trees with at most `depth` levels. At most `tokens` tokens of a tree are
     /// verified.
     pub const fn tree(depth: u32, tokens: u32) -> Self {
         DraftLimits { depth, tree_tokens: tokens, max_depth: depth, max_tree_tokens: tokens, vllm: None }
@@ -176,7 +178,7 @@ impl<'a> DraftLimits<'a> {
 /// Whether the step runs another draft pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
-    /// Run the next pass over the requests that still draft.
+    /// Run the next draft pass over the requests that still draft.
     Yes,
     /// Stop drafting for the whole batch.
     Stop,
@@ -187,14 +189,14 @@ pub enum Continue {
 pub struct Candidate {
     /// What the policy would do in this alternative.
     pub what: String,
-    /// The value of the policy's own objective that the policy estimates for this alternative.
+    /// The policy's estimate of its own objective for this alternative.
     pub estimate: f64,
 }
 
 /// The reasons for a policy's decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
-    /// The value of the policy's own objective for its decision; `None` if the policy has no such value.
+    /// The policy's estimate of its own objective for its decision; `None` if the policy estimates no objective.
     pub estimate: Option<f64>,
     /// The alternatives that the policy considered.
     pub candidates: Vec<Candidate>,
@@ -217,7 +219,7 @@ pub struct StepOutcome<'a> {
     pub drafts: &'a Drafts,
     /// Time in draft passes and in the policy's decisions.
     pub draft_time: Time,
-    /// Time of the target pass.
+    /// Time of the target pass and of the host's other work in the step.
     pub verify_time: Time,
 }
 
@@ -227,13 +229,13 @@ pub trait SpecPolicy: Send {
     /// scheduled.
     fn limits(&self) -> DraftLimits<'_>;
 
-    /// The values of draft tokens that the policy reads.
+    /// The values of draft tokens (such as confidences) that the policy reads.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 
-    /// Whether to draft for the next request that starts. If not, the draft model never processes the request's prompt.
-    /// Called once for each request, in the order of admission, and only if the draft model processes prompts
+    /// Whether to draft for the next request that starts. If false, the draft model never processes the request's
+    /// prompt. Called once for each request, in the order of admission, and only if the draft model processes prompts
     /// (SmartSpec's draft-prefill skipping).
     fn drafts_for_next(&mut self) -> bool {
         true
@@ -249,21 +251,22 @@ pub trait SpecPolicy: Send {
     /// request, all 0.
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan);
 
-    /// Called between draft passes: decides whether to go on. `drafts` has the confidences of the last pass.
-    /// [`Drafts::stop`] ends the drafting of a single request.
+    /// Called between draft passes: decides whether to run the next draft pass. `drafts` has the confidences of the
+    /// last pass. [`Drafts::stop`] ends the drafting of a single request.
     fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
         drafts.nothing_to_decide();
         Continue::Yes
     }
 
-    /// Called before verification: lowers `drafts.verify_len` to the number of draft tokens that are worth verifying.
+    /// Called before verification: may lower `drafts.verify_len`, the number of draft tokens of each request that are
+    /// verified.
     fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
         drafts.nothing_to_decide();
     }
 
-    /// Called after every step that ran a pass: the policy learns from the outcome. A step with prompts only has an
-    /// outcome without requests, and `propose` was not called for it. The outcome may come some steps late. Use only
-    /// the outcome here, and not what the policy remembers of the current step.
+    /// Called after every step that ran a pass: the policy learns from the outcome. For a step with prompts only, the
+    /// outcome has no requests, and `propose` was not called. The outcome may come some steps late. So an
+    /// implementation must use only the outcome, and not what the policy remembers of the current step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
     /// Called when a request has ended (finished, aborted or rejected); the policy may forget the request. Called once
@@ -271,20 +274,20 @@ pub trait SpecPolicy: Send {
     /// requests that are rejected on arrival. No later call names the request.
     fn request_finished(&mut self, _id: RequestId) {}
 
-    /// Whether a request may get the id of a request whose end was reported. False if the policy's decisions depend on
-    /// the ids themselves, or if it uses an id after [`request_finished`](SpecPolicy::request_finished). Then an engine
-    /// forgets no requests.
+    /// Whether a later request may get the id of a request whose end was reported. A policy returns false if its
+    /// decisions depend on the ids themselves, or if it uses an id after
+    /// [`request_finished`](SpecPolicy::request_finished). Then an engine forgets no requests.
     fn ids_may_return(&self) -> bool {
         true
     }
 
-    /// Warnings for the user at the end of a run ("chose 0 for the last 20,000 steps").
+    /// Warnings for the user at the end of a run, such as "chose 0 for the last 20,000 steps".
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The reasons for the policy's decision of the last step. A policy records its alternatives only after the first
-    /// call. So call this once before the step and again after it.
+    /// The reasons for the policy's decision in the last step. A policy records its alternatives only after the first
+    /// call of this method. So call it once before the step and again after the step.
     fn explain(&mut self) -> Explanation {
         Explanation::default()
     }

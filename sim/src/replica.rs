@@ -7,8 +7,8 @@ use crate::serving::Run;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// An engine that its caller runs from one point in time to the next. Request ids are the workload's, so that a request
-/// has the same random draws on every replica.
+/// An engine that its caller runs from one point in time to the next. Request ids are the ids of the fleet's workload,
+/// so that a request has the same random draws on every replica.
 pub trait Replica {
     /// Gives the replica a request. The router must give requests in ascending order of `sent`.
     fn give(&mut self, given: Given);
@@ -24,7 +24,8 @@ pub trait Replica {
     /// Tells the replica at `at` that the KV of a request's prompt will not come. The replica must compute the prompt.
     fn computes_here(&mut self, id: RequestId, at: Time);
 
-    /// Frees at `at` the blocks of a request that ended with its prompt ([`Part::Prompt`](crate::Part)).
+    /// Frees at time `at` the blocks of a request of which this replica computed only the prompt
+    /// ([`Part::Prompt`](crate::Part)).
     fn release(&mut self, id: RequestId, at: Time);
 
     /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the replica

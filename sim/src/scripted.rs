@@ -1,5 +1,5 @@
-//! An executor that runs no model: its confidences and its acceptance are given. With it a policy decides on a state
-//! that was written by hand, in the same draft loop as in the engine.
+//! An executor that runs no model: its confidences and its acceptance are written by hand. With it a policy decides on
+//! a batch that was written by hand, in the same draft loop as in the engine.
 
 use crate::acceptance::RankLaw;
 use crate::drafts::Drafts;
@@ -15,8 +15,9 @@ use std::convert::Infallible;
 /// The confidences and the acceptance of one step, written by hand.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
-    /// `[i][j]`: the draft model's confidence in the (j+1)-th draft token of request i. Deeper draft tokens have the
-    /// last confidence of the list. In a tree it is the confidence of the first guess below every node of that depth.
+    /// `[i][j]` is the draft model's confidence in the (j+1)-th draft token of request i. Draft tokens deeper than the
+    /// list have the last confidence of the list. In a tree, `[i][j]` is the confidence of the first guess below every
+    /// node of depth j, where the root has depth 0.
     pub confidence: Vec<Vec<f64>>,
     /// For each request: how many draft tokens in a row would be accepted. In a tree the accepted nodes are all first
     /// guesses.
@@ -31,9 +32,9 @@ impl Scripted {
         row[(depth as usize).min(row.len() - 1)]
     }
 
-    /// Lets `policy` decide on one step of `batch`: it proposes, drafts and selects; then the draft tokens are
-    /// verified. `max_draft_len` is the most draft tokens of a request in a step. Returns the draft tokens, and writes
-    /// the number of accepted draft tokens of each request to `accepted`.
+    /// Lets `policy` decide on one step of `batch`: the policy proposes draft lengths, draft passes run, the policy
+    /// selects, and the draft tokens are verified. `max_draft_len` is the most draft tokens of a request in a step.
+    /// Returns the draft tokens, and writes the number of accepted draft tokens of each request to `accepted`.
     pub fn decide(
         &mut self,
         policy: &mut Box<dyn SpecPolicy>,
@@ -113,8 +114,8 @@ impl Executor for Scripted {
                 out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
                 continue;
             }
-            // Only values that the policy wants are set, as on hardware. NaN exposes a policy that reads a value it did
-            // not want.
+            // Only values that the policy wants are set, as on hardware. If a policy reads a confidence that it does
+            // not want, it gets NaN, which exposes the mistake.
             let look = out.wants.confidence || out.wants.divergence;
             out.set_confidence(i, depth as usize, if look { first } else { f64::NAN });
             if out.wants.entropy {

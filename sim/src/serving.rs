@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Serving<'a> {
     /// The requests to serve.
     pub workload: &'a Workload,
-    /// How requests arrive.
+    /// Whether requests arrive at their own times, when a client's last request has ended, or in sessions.
     pub arrivals: Arrivals,
     /// The engine's settings.
     pub config: &'a EngineConfig,
@@ -58,7 +58,8 @@ pub struct Served<E: Executor> {
     pub executor: E,
     /// The error of the pass that failed, if the run ended with [`Ending::Failed`].
     pub error: Option<E::Error>,
-    /// Whether enough requests meet their latency bounds, if the run was to find this out.
+    /// The counts of requests that met or missed their latency bounds, if the run was to find out whether enough meet
+    /// them.
     pub patience: Option<Patience>,
 }
 
@@ -80,8 +81,8 @@ impl Serving<'_> {
         self.with(rules, executor, drafter, None)
     }
 
-    /// As [`run`](Serving::run), with any drafter and with the rules that follow from this drafter. With a `patience`
-    /// the run ends as soon as it is certain whether enough requests meet their latency bounds.
+    /// Like [`run`](Serving::run), with any drafter and with the rules that follow from this drafter. If `patience` is
+    /// given, the run ends as soon as it is certain whether enough requests meet their latency bounds.
     pub(crate) fn with<E: Executor, D: Drafter<E>>(
         &self,
         rules: Rules,
@@ -112,8 +113,8 @@ impl Serving<'_> {
 }
 
 impl Run {
-    /// The results of an engine whose run ended with `ending`, the counts of requests that met or missed their latency
-    /// bounds, and the executor.
+    /// Turns the state of an engine whose run ended with `ending` into three results: the run, the counts of requests
+    /// that met or missed their latency bounds, and the executor.
     pub(crate) fn of<E>(finished: Finished<E, ()>, ending: Ending) -> (Run, Option<Patience>, E) {
         let Finished { mut out, warnings, usable_blocks, executor, watch: () } = finished;
         let patience = out.patience();

@@ -1,7 +1,7 @@
-//! The arithmetic of docs/model.md 12: how many tokens a pass processes and how much KV it reads.
+//! The arithmetic of docs/model.md 12: how many tokens a pass processes and how much KV it reads (its shape).
 //!
-//! The event clock passes these shapes to the true latency model, and oracles and the estimates of policies use them
-//! too. They are written only here, so that true times and estimates cannot differ by accident.
+//! The event clock passes these shapes to the true latency model, and oracles and the estimates of policies use the
+//! same functions. The formulas are written only here, so that true times and estimates cannot differ by accident.
 
 use crate::common_len::common;
 use crate::latency::{ContextReads, PassShape};
@@ -9,8 +9,8 @@ use crate::policy::BatchView;
 use crate::tree::DraftTree;
 
 /// The numbers of tokens that draft pass number `pass` (from 1) processes and reads, if request i drafts `draft_len[i]`
-/// tokens. Pass 1 also has the draft model's prefill chunks, and the context tokens that the draft model has skipped
-/// (missed) of the requests that draft (with `always-extend`, of all requests).
+/// tokens. Pass 1 also has the draft model's prefill chunks. It also has the context tokens that the draft model has
+/// skipped: those tokens of all requests that draft or, with `always-extend`, of all requests.
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
     let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -27,17 +27,17 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
     )
 }
 
-/// As [`draft_pass`], for a batch in which every decode request drafts at least `pass` tokens. It does not read the
-/// lengths, so it is faster.
+/// Like [`draft_pass`], for a batch in which every decode request drafts at least `pass` tokens. It does not read the
+/// draft lengths, so it is faster.
 #[inline]
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
     with_prefill_and_catch_up(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
 }
 
 /// The numbers of tokens processed and read in the only draft pass of a step with
-/// [`Drafting::Parallel`](crate::Drafting). Request i gets its `draft_len[i]` tokens at once. All count as batched
-/// tokens, and each attends to the context and to the tokens before it. Prefill chunks, and context tokens that the
-/// draft model has skipped, are added as in pass 1 of [`draft_pass`].
+/// [`Drafting::Parallel`](crate::Drafting). Request i gets its `draft_len[i]` tokens at once. All these tokens count as
+/// batched tokens, and each attends to the context and to the tokens before it. Prefill chunks, and context tokens that
+/// the draft model has skipped, are added as in pass 1 of [`draft_pass`].
 pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     let mut shape = PassShape::default();
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -90,9 +90,9 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
     target_pass(batch, nodes, positions, reads)
 }
 
-/// The shape of draft pass `pass`, in which `n` requests draft one token each. Together they have `context` tokens in
-/// KV. Pass 1 also has prefill chunks, and the context tokens that the draft model has skipped of the requests for
-/// which `catches_up` is true. `drafts` says whether a request is one of the `n` requests.
+/// The shape of draft pass `pass`, in which `n` requests draft one token each. These requests together have `context`
+/// tokens in KV. `drafts(i)` says whether request i is one of them. Pass 1 also has prefill chunks. It also has the
+/// context tokens that the draft model has skipped, for each request i for which `catches_up(i)` is true.
 #[inline]
 fn with_prefill_and_catch_up(
     batch: &BatchView,
@@ -111,8 +111,9 @@ fn with_prefill_and_catch_up(
     shape
 }
 
-/// The numbers of tokens processed and read in the draft pass of a step in which nothing is drafted. It has prefill
-/// chunks and, with `always-extend`, all context tokens that the draft model has skipped. `None` if there are none.
+/// The numbers of tokens processed and read in the draft pass of a step in which nothing is drafted. The pass has
+/// prefill chunks and, with `always-extend`, all context tokens that the draft model has skipped. `None` if it has no
+/// tokens.
 pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     let mut shape = PassShape::default();
     add_draft_prefill(batch, &mut shape);
@@ -139,7 +140,8 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
         return verify_pass_all(batch, v, reads);
     }
     let mut drafts = 0u64;
-    // Sum over requests of sum_{j=0..v} (c + j) = (v+1)·c + v(v+1)/2.
+    // Sum over the requests, with c tokens of context and v verified tokens each: Σ_{j=0..v} (c + j) = (v+1)·c +
+    // v(v+1)/2.
     let mut positions = 0u64;
     for (&v, &c) in verify_len.iter().zip(batch.context) {
         let (v, c) = (u64::from(v), u64::from(c));
@@ -149,7 +151,7 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
     target_pass(batch, drafts, positions, reads)
 }
 
-/// As [`verify_pass`], for a batch in which every decode request verifies `verify_len` tokens.
+/// Like [`verify_pass`], for a batch in which every decode request verifies `verify_len` tokens.
 #[inline]
 pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) -> PassShape {
     let (n, v) = (batch.len() as u64, u64::from(verify_len));
@@ -157,8 +159,8 @@ pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) 
 }
 
 /// The shape of the target pass over the step's prefill chunks, the newest token of each decode request, and `drafts`
-/// draft tokens in total. `positions` is the sum, over these newest and draft tokens, of the number of KV tokens before
-/// each. `reads` says whether a request's context is read once or once for each of its tokens.
+/// draft tokens in total. `positions` is a sum over these newest tokens and draft tokens: the number of KV tokens
+/// before each of them. `reads` says whether a request's context is read once, or once for each of its tokens.
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {
@@ -180,10 +182,10 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
     shape.pairs += batch.draft_prefill.pairs;
 }
 
-/// Adds to the draft pass `shape` the context tokens that the draft model has skipped, of the requests for which `runs`
-/// is true. They count as batched tokens but not as context (docs/model.md 12), because the request's own context is
-/// already read once. `counted` says for each request whether `shape` counts it already; other requests are added to
-/// the number of requests.
+/// Adds to the draft pass `shape` the context tokens that the draft model has skipped, of each request i for which
+/// `runs(i)` is true. They count as batched tokens but not as context (docs/model.md 12), because the request's own
+/// context is already read once. If `counted(i)` is false, request i is not in the pass yet, and is added to the number
+/// of requests.
 fn add_catch_up(
     batch: &BatchView,
     runs: impl Fn(usize) -> bool,
@@ -198,8 +200,8 @@ fn add_catch_up(
             let (g, c) = (u64::from(gap), u64::from(c));
             shape.requests += u64::from(!counted(i));
             shape.batched += g;
-            // The g tokens that the draft model has skipped are at positions c−g to c−1 of the request. Each attends to
-            // itself and to all tokens before it.
+            // The g tokens that the draft model has skipped are at positions c−g to c−1 of the request. Each of them
+            // attends to itself and to all tokens before it.
             shape.pairs += g * (c - g) + g * (g + 1) / 2;
         }
     }
@@ -236,8 +238,8 @@ mod tests {
     fn shapes_equal_a_count_by_hand() {
         let b = batch(&[100, 200, 300], &[0, 1, 7]);
         let d = [3, 1, 0];
-        // Pass 1 has one token of requests 0 and 1 each, the prefill chunk, and the one token of request 1 that the
-        // draft model has skipped. Request 2 does not draft.
+        // Pass 1 has one token of request 0 and one of request 1, the prefill chunk, and the one token of request 1
+        // that the draft model has skipped. Request 2 does not draft.
         let first = draft_pass(&b, &d, 1);
         assert_eq!((first.batched, first.context), (2 + 90 + 1, 300 + 60));
         let second = draft_pass(&b, &d, 2);
@@ -258,7 +260,7 @@ mod tests {
         }
         for reads in [ContextReads::Once, ContextReads::PerPosition] {
             assert_eq!(plain_pass(&b), verify_pass(&b, &[0, 0, 0], reads));
-            // Three requests that verify two tokens each.
+            // Three requests, each of which verifies two draft tokens.
             let together = verify_pass(&b, &[2, 2, 2], reads);
             let own = |i: usize| 3 * u64::from(b.context[i]) + 3;
             assert_eq!(together.batched, 3 * 3 + 100);
@@ -274,8 +276,8 @@ mod tests {
         assert_eq!(draft_idle_pass(&b), None);
         b.always_extend = true;
         assert_eq!(draft_idle_pass(&b).unwrap().batched, 4);
-        // One request drafts. With always-extend, the same pass also has the tokens of the other request that the draft
-        // model has skipped.
+        // Only request 0 drafts. With `always_extend`, the same pass also has the four tokens of request 1 that the
+        // draft model has skipped.
         assert_eq!(draft_pass(&b, &[1, 0], 1).batched, 1 + 4);
     }
 }

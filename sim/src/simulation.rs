@@ -1,5 +1,5 @@
-//! Simulated runs of a workload with engine settings, true pass times and acceptance, and a policy. Three forms: a
-//! whole run in one call, a replica of a fleet, or a server.
+//! Simulated runs of a workload with engine settings, true pass times and acceptance, and a policy. A simulation has
+//! three forms: a whole run in one call, a replica of a fleet, or a server.
 
 use crate::acceptance::AcceptanceSource;
 use crate::config::{BadConfig, EngineConfig};
@@ -20,7 +20,7 @@ use crate::workload::{Arrivals, Request, Workload};
 use std::borrow::Cow;
 use std::sync::atomic::AtomicBool;
 
-/// What decides the draft lengths.
+/// The part of a simulation that decides the draft lengths: nothing, a policy or an oracle.
 pub enum Speculation {
     /// No drafter: the engine decodes one token a request and step (invariant 7 of INVARIANTS.md).
     Off,
@@ -31,8 +31,7 @@ pub enum Speculation {
 }
 
 impl Speculation {
-    /// Whether an engine may give the id of an ended request to a later one
-    /// ([`SpecPolicy::ids_may_return`]).
+    /// Whether an engine may give the id of an ended request to a later request ([`SpecPolicy::ids_may_return`]).
     pub fn ids_may_return(&self) -> bool {
         match self {
             Speculation::Policy(policy) => policy.ids_may_return(),
@@ -64,9 +63,9 @@ impl Speculation {
 /// All inputs of a simulated run that are fixed before a policy acts.
 #[derive(Clone, Copy)]
 pub struct Simulation<'a> {
-    /// The requests.
+    /// The requests to serve.
     pub workload: &'a Workload,
-    /// How requests arrive.
+    /// Whether requests arrive at their own times, when a client's last request has ended, or in sessions.
     pub arrivals: Arrivals,
     /// The engine's settings.
     pub config: &'a EngineConfig,
@@ -104,7 +103,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Runs until it is certain whether enough requests meet their latency bounds. Returns the results so far, and
-    /// `patience` with its counts, which give the verdict. Panics on the same configurations as
+    /// `patience` with its counts of requests that met or missed their bounds. Panics on the same configurations as
     /// [`run`](Simulation::run).
     pub fn find_out(&self, speculation: Speculation, patience: Patience) -> (Run, Patience) {
         let (run, patience) = self.serve(speculation, Some(patience));
@@ -120,11 +119,11 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// As [`run`](Simulation::run), with the requests of `requests`, which are taken one at a time as they arrive. Of
-    /// [`workload`](Simulation::workload) only the categories and the size of prefix blocks are used. The records do
-    /// not stay in memory: `give` gets them in pieces, and the run's own records are empty. The run ends early if
-    /// `give` returns false. Panics also if requests come in sessions, or if `speculation` does not allow that
-    /// [ids return](Speculation::ids_may_return).
+    /// Like [`run`](Simulation::run), with the requests of `requests`, which are taken one at a time as they arrive.
+    /// From [`workload`](Simulation::workload) only the categories and the size of prefix blocks are used. The records
+    /// do not stay in memory: `give` gets them in pieces, and the returned run has no records. The run ends early if
+    /// `give` returns false. Panics also if requests come in sessions, or if `speculation` does not allow that later
+    /// requests take the [ids](Speculation::ids_may_return) of ended requests.
     pub fn stream(
         &self,
         speculation: Speculation,
@@ -164,7 +163,7 @@ impl<'a> Simulation<'a> {
         run
     }
 
-    /// The workload without its requests.
+    /// A workload without requests that has the categories and the size of prefix blocks of the simulation's workload.
     fn without_requests(&self) -> Workload {
         Workload {
             categories: self.workload.categories.clone(),
@@ -174,8 +173,8 @@ impl<'a> Simulation<'a> {
     }
 
     /// An engine to which a router gives requests while the engine runs. [`arrivals`](Simulation::arrivals) and
-    /// [`interrupt`](Simulation::interrupt) are not used, because the router decides both. Panics on the same
-    /// configurations as [`run`](Simulation::run).
+    /// [`interrupt`](Simulation::interrupt) are not used, because the router decides when requests come and when the
+    /// run ends. Panics on the same configurations as [`run`](Simulation::run).
     pub fn replica(&self, speculation: Speculation) -> Box<dyn Replica + 'a> {
         let most = self.config.max_draft_len;
         match speculation {
@@ -200,10 +199,10 @@ impl<'a> Simulation<'a> {
     }
 
     fn serves<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Online + 'a> {
-        // A server does not show the parts of latencies.
+        // A server does not report the parts of latencies, so they are not recorded.
         let (rules, clock) = Simulation { keep_lives: false, ..*self }.rules_and_clock(&drafter, max_draft_len, 0);
         let (workload, watch) = (Cow::Owned(self.without_requests()), OutputLog::default());
-        // A server reports every step, so no steps may be computed in one go.
+        // A server reports every step. With records of steps, the engine computes no steps in one go.
         let keep_steps = true;
         let Simulation { config, slo_tpot_s, .. } = *self;
         let engine =

@@ -2,9 +2,9 @@
 //!
 //! Integers have a total order and no NaN, and their sum does not depend on the order of addition. So steps that are
 //! computed in one go end at the same instant as single steps. Sums and products saturate at [`Time::MAX`], where the
-//! engine stops; a sum that wrapped around would be a wrong number that looks right. For the same reason a negative
-//! difference panics; use [`Time::saturating_sub`] where a difference may be negative. Durations inside models are
-//! `f64` seconds with an `_s` suffix. They are converted to `Time` once.
+//! engine stops; a sum that wrapped around would be a wrong number that looks right. A negative difference would look
+//! right, too, so it panics; use [`Time::saturating_sub`] where a difference may be negative. Durations inside models
+//! are `f64` seconds with an `_s` suffix. They are converted to `Time` once.
 
 use std::fmt;
 use std::iter::Sum;
@@ -20,7 +20,7 @@ pub const PS_PER_S: f64 = 1e12;
 impl Time {
     /// The start of the clock.
     pub const ZERO: Time = Time(0);
-    /// A time later than any other.
+    /// The latest time that the clock can have (213 days). It also stands for "never".
     pub const MAX: Time = Time(u64::MAX);
 
     /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero, so callers must check user input
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(Time::from_s(0.6e-12), Time(1));
         assert_eq!(Time::from_s(-1.0), Time::ZERO);
         for bits in (0..10_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
-            // `from_bits` gives numbers of all signs and magnitudes, infinities and NaN. The other number is a multiple
-            // of half a picosecond.
+            // `from_bits` gives numbers of all signs and magnitudes, infinities and NaN. The second number is a
+            // multiple of half a picosecond.
             for seconds in [f64::from_bits(bits), (bits >> 40) as f64 * 0.5e-12] {
                 assert_eq!(Time::from_s(seconds), Time((seconds * PS_PER_S).round() as u64), "{seconds:?}");
             }

@@ -1,11 +1,11 @@
 //! Draft trees: several guesses for the same position, from which the target's own choice picks one path.
 //!
 //! A tree hangs below the newest emitted token (the root, which is not a node here). Each draft pass grows the tree by
-//! one level: pass 1 processes the root and gives the nodes of depth 1; pass ℓ processes the *frontier*, the nodes of
-//! depth ℓ−1 that are expanded, and gives their children. A chain is a tree with one node on each level. The draft
+//! one level: pass 1 processes the root and gives the nodes of depth 1; pass ℓ processes the *frontier* (the nodes of
+//! depth ℓ−1 that are expanded) and gives their children. A chain is a tree with one node on each level. The draft
 //! model's guesses below a node have ranks; the first guess has rank 1. Verification walks down the kept nodes as long
-//! as one of them is the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv
-//! 2406.16858).
+//! as the next kept node is the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2,
+//! arXiv 2406.16858).
 
 use crate::luck::mix;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 /// Most tokens of one request's tree that may be verified in a step.
 pub const MAX_TREE_TOKENS: u32 = 256;
 
-/// How the draft trees grow.
+/// The rule by which a draft tree grows from level to level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, which are the draft model's best guesses (SpecInfer's
-    /// expansion vector ⟨k₁ … k_m⟩; Medusa's heads). Deeper levels use the last entry. An `Arc`, because a policy
-    /// passes it in every step.
+    /// expansion vector ⟨k₁ … k_m⟩; Medusa's heads). Deeper levels use the last entry. The list is an `Arc`, because a
+    /// policy passes it in every step.
     Expansion(Arc<[u32]>),
     /// The `topk` best nodes of a level, by path probability, are expanded into `topk` children each (EAGLE-2).
     Beam {
@@ -30,8 +30,8 @@ pub enum Growth {
 /// The value of [`Node::parent`] at depth 1. The root of a tree is not a node, so it has no index.
 pub const ROOT: u32 = u32::MAX;
 
-/// The key of the path that continues the path with key `path` by a guess of rank `rank` at `depth` (from 0). 0 if all
-/// guesses are first guesses.
+/// The key of the path that continues the path with key `path` by a guess of rank `rank` at `depth` (from 0). A path of
+/// first guesses alone has the key 0.
 pub fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
     if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
 }
@@ -55,7 +55,7 @@ pub struct Node {
     pub kept: bool,
 }
 
-/// The tree of one request. Parents come before their children.
+/// The draft tree of one request in one step. Parents come before their children.
 #[derive(Clone, Debug, Default)]
 pub struct DraftTree {
     nodes: Vec<Node>,
@@ -156,8 +156,8 @@ impl DraftTree {
         }
     }
 
-    /// Keeps the `most` nodes with the highest scores; among equal scores the earlier nodes. Scores never rise along a
-    /// path, so a kept node's parent is kept too (EAGLE-2's rerank). `order` is a buffer.
+    /// Keeps the `most` nodes with the highest scores, and among nodes with equal scores the earlier ones. Scores never
+    /// rise along a path, so a kept node's parent is kept too (EAGLE-2's rerank). `order` is a buffer.
     pub fn keep_best(&mut self, most: u32, order: &mut Vec<u32>) {
         order.clear();
         order.extend(0..self.nodes.len() as u32);
@@ -174,8 +174,8 @@ impl DraftTree {
         }
     }
 
-    /// Of the kept nodes, keeps only the first `most`. Parents come before their children, so no kept node loses its
-    /// parent.
+    /// Keeps only the first `most` nodes of the kept nodes. Parents come before their children, so no kept node loses
+    /// its parent.
     pub fn keep_first(&mut self, most: u32) {
         self.nodes.iter_mut().filter(|n| n.kept).skip(most as usize).for_each(|n| n.kept = false);
     }
@@ -190,9 +190,10 @@ impl DraftTree {
         self.nodes.iter().filter(|n| n.kept).map(|n| n.depth).max().unwrap_or(0)
     }
 
-    /// Verifies the tree: walks down the kept nodes as long as one is the target's token, stores the path of accepted
-    /// nodes, and returns its length. At depth d (from 1) the target's token is the draft model's `rank(d)`-th guess.
-    /// `rank` is called for each accepted depth, and for the next depth if the last accepted node has a kept child.
+    /// Verifies the tree: walks down the kept nodes as long as the next one is the target's token, stores the path of
+    /// accepted nodes, and returns its length. At depth d (from 1) the target's token is the draft model's `rank(d)`-th
+    /// guess. `rank` is called for each accepted depth, and for the next depth if the last accepted node has a kept
+    /// child.
     pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;
@@ -214,16 +215,16 @@ impl DraftTree {
         depth
     }
 
-    /// Stores `path`, the indices of nodes from the root downwards, as the accepted path. For an executor that knows
-    /// which nodes the target followed.
+    /// Stores `path`, the indices of nodes from the root downwards, as the accepted path. Executors call this if they
+    /// know already which nodes the target followed.
     pub fn accept_path(&mut self, path: impl IntoIterator<Item = u32>) {
         self.accepted.clear();
         self.accepted.extend(path);
         self.count_fed();
     }
 
-    /// Sets `fed`, the number of accepted nodes that the draft model has processed. It has processed every node with
-    /// children. So the last accepted node does not count if it has no children.
+    /// Sets `fed`, the number of accepted nodes that the draft model has processed. The draft model has processed every
+    /// node that has children. So the last accepted node does not count if it has no children.
     fn count_fed(&mut self) {
         let unfed = self.accepted.last().is_some_and(|at| !self.nodes.iter().any(|n| n.parent == *at));
         self.fed = self.accepted.len() as u32 - u32::from(unfed);
@@ -258,7 +259,8 @@ mod tests {
 
     #[test]
     fn an_expansion_vector_gives_as_many_nodes_as_the_sum_of_its_products() {
-        // SpecInfer's ⟨1,1,3,1,1,1,1,1⟩: 2 + 6·3 = 20 nodes (docs/model.md 5.3); Medusa's (3,2,3): 3 + 6 + 18 = 27.
+        // Number of nodes. SpecInfer's expansion ⟨1,1,3,1,1,1,1,1⟩ gives 2 + 6·3 = 20 nodes (docs/model.md 5.3).
+        // Medusa's (3,2,3) gives 3 + 6 + 18 = 27.
         assert_eq!(grown(&Growth::Expansion([1, 1, 3, 1, 1, 1, 1, 1].into()), 8).nodes().len(), 20);
         let tree = grown(&Growth::Expansion([3, 2, 3].into()), 3);
         assert_eq!((tree.nodes().len(), tree.kept(), tree.kept_depth()), (27, 27, 3));
@@ -275,7 +277,7 @@ mod tests {
         }
         assert_eq!(widths, [1, 3, 3, 3]);
         assert_eq!(tree.nodes().len(), 3 + 3 * 9);
-        // `keep_best` never keeps a node without its parent; otherwise `keep` would panic.
+        // `keep_best` never keeps a node without its parent. If it did, the call of `keep` below would panic.
         let mut order = Vec::new();
         tree.keep_best(7, &mut order);
         let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();

@@ -2,8 +2,8 @@
 
 use crate::time::Time;
 
-/// The id of a request: its index in its [`Workload`]. Ids are dense and in order of arrival. Only an engine that
-/// forgets requests gives the id of an ended request to a later one ([`Workload::number`]).
+/// The id of a request: its index in its [`Workload`]. Ids are dense and in order of arrival. Only in an engine that
+/// forgets ended requests a later request can have the id of an ended request ([`Workload::number`]).
 pub type RequestId = u32;
 
 /// One request, as a reader or generator makes it.
@@ -19,7 +19,7 @@ pub struct Request {
     pub category: u16,
     /// The request's own limit on the time per output token, seconds; `None` if the trace gives none.
     pub slo_tpot_s: Option<f64>,
-    /// Under priority scheduling the lowest number is served first.
+    /// Priority of the request. Under priority scheduling the lowest number is served first.
     pub priority: i32,
     /// Index of the recorded acceptance that this request replays ([`Workload::recordings`]); `None` if it replays
     /// none.
@@ -52,7 +52,7 @@ pub struct Recording {
     /// example because nothing was drafted at the position.
     pub bits: Vec<Option<bool>>,
     /// For each unknown position: how many draft tokens were accepted just before it in the same recorded step. 0 at
-    /// known positions. This number selects the probability with which it is drawn whether the draft token is right.
+    /// known positions. This number selects the probability (hazard) that the draft token at the position is right.
     pub accepted_before: Vec<u8>,
     /// Rank of the target's token among the draft model's guesses, from 1, for each output position. 255 stands for all
     /// ranks from 255 on. Empty if ranks were not recorded.
@@ -73,7 +73,7 @@ pub struct Workload {
     pub output_len: Vec<u32>,
     /// Category of each request: an index into `categories`.
     pub category: Vec<u16>,
-    /// TPOT limit of each request, seconds, infinity for none. Empty if no request has one.
+    /// TPOT limit of each request, seconds, infinity for none. Empty if no request has a limit of its own.
     pub slo_tpot_s: Vec<f64>,
     /// Priority of each request; the lowest number is served first. Empty if all are 0.
     pub priority: Vec<i32>,
@@ -82,13 +82,14 @@ pub struct Workload {
     pub recording: Vec<u32>,
     /// Prefix block ids of all requests, one after another. Empty if no request shares a prefix.
     pub prefix_ids: Vec<u64>,
-    /// For each request the index in `prefix_ids` of its first id, and as a last entry the end of the last request's
-    /// ids. Empty if no request shares a prefix.
+    /// For each request the index in `prefix_ids` of its first prefix block id. One further entry at the end has the
+    /// end of the last request's ids. Empty if no request shares a prefix.
     pub prefix_start: Vec<u32>,
-    /// If later requests get the ids of ended ones: for each request its prefix block ids. Otherwise empty.
-    pub own_prefix: Vec<Vec<u64>>,
-    /// If later requests get the ids of ended ones: the number of each request (how many requests came before it).
+    /// The prefix block ids of each request, in an engine in which later requests take the ids of ended requests.
     /// Otherwise empty.
+    pub own_prefix: Vec<Vec<u64>>,
+    /// The number of each request (how many requests came before it), in an engine in which later requests take the ids
+    /// of ended requests. Otherwise empty.
     pub numbers: Vec<RequestId>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
@@ -100,7 +101,8 @@ pub struct Workload {
     pub gap: Vec<Time>,
     /// Names of the request categories, such as chat, code and documents.
     pub categories: Vec<String>,
-    /// Which draft tokens of real requests were right, as recorded. `recording` has the index of each request's entry.
+    /// Recorded acceptance of a real run: which draft tokens were right. `recording` has for each request the index in
+    /// this list.
     pub recordings: Vec<Recording>,
     /// For positions where the recordings do not say whether the draft token is right: P(right | i − 1 draft tokens of
     /// the round were accepted), i = 1, 2, …. Empty if the recordings have no such probabilities.
@@ -118,8 +120,8 @@ impl Workload {
         self.arrival.is_empty()
     }
 
-    /// Appends a request. Panics if its arrival is before that of the last request, so readers must sort or refuse
-    /// first.
+    /// Appends a request. Panics if the request arrives before the last request of the workload, so readers of traces
+    /// must sort the requests or refuse the trace first.
     pub fn push(&mut self, r: Request) {
         assert!(
             self.arrival.last().is_none_or(|&last| last <= r.arrival),
@@ -157,8 +159,8 @@ impl Workload {
         self.category.push(r.category);
     }
 
-    /// Gives a request the id `id`: the next one, or that of an ended request. `number` says how many requests came
-    /// before it ([`number`](Workload::number)).
+    /// Stores request `r` under the id `id`, which is the next unused id or the id of an ended request. `number` says
+    /// how many requests came before it ([`number`](Workload::number)).
     pub(crate) fn put(&mut self, id: RequestId, number: RequestId, r: Request) {
         let i = id as usize;
         set(&mut self.arrival, i, r.arrival, Time::ZERO);
@@ -172,8 +174,8 @@ impl Workload {
         set_unless(&mut self.own_prefix, i, r.prefix, Vec::new());
     }
 
-    /// The number of a request: how many requests came before it. Random draws are keyed by it. It is the id, unless
-    /// the request has the id of an ended request.
+    /// The number of a request: how many requests came before it. Random draws are keyed by this number. The number
+    /// equals the id, unless the request took the id of an ended request.
     pub fn number(&self, id: RequestId) -> RequestId {
         self.numbers.get(id as usize).copied().unwrap_or(id)
     }
@@ -232,7 +234,8 @@ fn set<T: Clone>(column: &mut Vec<T>, i: usize, value: T, fill: T) {
     column[i] = value;
 }
 
-/// As [`set`], which sets an entry of a column, but leaves out entries behind the column's end whose value is `fill`.
+/// Like [`set`], which sets an entry of a column. But if the value is `fill` and lies behind the column's end, the
+/// column stays as it is.
 fn set_unless<T: Clone + PartialEq>(column: &mut Vec<T>, i: usize, value: T, fill: T) {
     if i < column.len() || value != fill {
         set(column, i, value, fill);
@@ -252,10 +255,10 @@ impl FromIterator<Request> for Workload {
 pub enum Arrivals {
     /// Open arrivals: each request arrives at its time in the workload.
     Open,
-    /// A fixed number of clients. Each client sends its next request when its last request has ended. Arrival times are
-    /// ignored.
+    /// A fixed number of clients. Each client sends a request when its request before that has ended. Arrival times in
+    /// the workload are ignored.
     Closed {
-        /// Number of clients. At most this number of requests is in the system at any time.
+        /// Number of clients, which is also the most requests that are in the system at any time.
         clients: u32,
     },
     /// Sessions: the first turn of each session arrives at its time in the workload. Each further turn is sent a gap

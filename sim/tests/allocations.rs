@@ -1,5 +1,6 @@
-//! Checks that the inner loop allocates nothing (ARCHITECTURE.md): a run with thousands of further steps makes hardly
-//! more allocations. Also checks that an engine that forgets ended requests needs no memory for them.
+//! Checks that the inner loop allocates nothing (ARCHITECTURE.md): a run with thousands of additional steps makes
+//! hardly more allocations than a short run. Also checks that an engine that forgets ended requests needs no memory for
+//! these.
 
 use allocation_counter::measure;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
@@ -71,15 +72,16 @@ fn further_steps_allocate_nothing() {
             let (few, some_steps) = allocations_and_steps(&config, draft_len, 4000);
             let (more, many_steps) = allocations_and_steps(&config, draft_len, 8000);
             let (further, steps) = (more.saturating_sub(few), many_steps - some_steps);
-            // A few more allocations are expected: lists that grow with the output, such as a request's list of KV
-            // blocks, double their size.
+            // The longer run may make a few more allocations than the short one: lists that grow with the output, such
+            // as a request's list of KV blocks, double their size.
             assert!(few > 8, "a run allocates at its start: the count sees nothing");
             assert!(steps > 1000 && further < 64, "{draft_at:?}, {draft_len} drafts: {further} in {steps} steps");
         }
     }
 }
 
-/// Request number `i` of a steady load (one request every 0.05 s). It shares its first prefix block with all requests.
+/// Request number `i` of a steady load (one request every 0.05 s). The prompts of all requests begin with the same
+/// prefix block.
 fn request(i: u64) -> Request {
     let arrival = Time::from_s(0.05 * i as f64);
     Request { prefix: vec![7, 1000 + i], ..Request::new(arrival, 64, 20 + (i % 30) as u32) }

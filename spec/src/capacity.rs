@@ -15,17 +15,18 @@ pub struct CapacitySpec {
     /// breaking a bound.
     pub share: f64,
     /// Two rates at which the search begins, requests a second, the lower one first; absent: half and twice the
-    /// experiment's own rate. The search goes beyond them if it must.
+    /// experiment's own rate. The search tries lower or higher rates if the capacity is not between these two.
     #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub bracket: Option<[f64; 2]>,
-    /// How exact the search is, 0.0001 to 0.5. The search ends when the lowest tried rate at which too few requests
-    /// keep the bounds is at most this share above the highest rate at which enough keep them.
+    /// How exact the search is, 0.0001 to 0.5. The search encloses the capacity between two tried rates: at the lower
+    /// rate enough requests keep the bounds, at the higher rate too few. It ends when the higher rate is at most this
+    /// share above the lower rate.
     pub tolerance: f64,
     /// Number of requests of a run at one rate that count for `share`, at least 1.
     pub requests: u32,
     /// Number of requests before the counted ones, which fill the server. The same number of requests after the counted
-    /// ones keep the server full. Both groups do not count. If arrivals come from a trace, a run serves the first
-    /// requests of the trace.
+    /// ones keep the server full. The requests of these two groups are not counted. If arrivals come from a trace, a
+    /// run serves the first requests of the trace.
     pub warm_up_requests: u32,
     /// For a load that changes in time: `[from, to]`, seconds of the workload. The requests that arrive between these
     /// two times are the ones that count, and `requests` is not used. Absent: the counted requests are given by their
@@ -34,8 +35,8 @@ pub struct CapacitySpec {
     pub window_s: Option<[f64; 2]>,
 }
 
-/// The allowed range of `tolerance` (how exact a capacity search is). With a smaller value, neighbouring rates would
-/// give equal results.
+/// The allowed range of `tolerance` (how exact a capacity search is). With a smaller tolerance, rates that are this
+/// close would give equal results.
 const TOLERANCES: [f64; 2] = [1e-4, 0.5];
 
 /// Reads a list of exactly two numbers. serde alone would ignore further numbers.
@@ -125,8 +126,8 @@ impl CapacitySpec {
 
 const ARRIVALS: &str = "workload.arrivals";
 
-/// True if the arrivals come from a log (a trace), false if they are generated. If arrivals are swept, this holds for
-/// every swept value.
+/// True if the arrivals come from a log (a trace), false if they are generated. If arrivals are swept, all swept values
+/// must be of the same kind.
 ///
 /// # Errors
 /// Some swept values have a log, and others have generated arrivals.

@@ -138,8 +138,8 @@ pub struct BeliefSpec {
     /// Believed coefficients of the time of a draft pass: α (seconds per context token), γ (per new token), δ (per
     /// pass). Absent: the profile's, or else a least-squares fit to the true times.
     pub draft: Option<Coefficients>,
-    /// A stale belief: the latency models, of another machine or an earlier state of this one, to which the
-    /// coefficients are fitted. Absent: the belief is about this machine.
+    /// For a stale belief: the latency models to which the believed coefficients are fitted. They describe another
+    /// machine, or an earlier state of this one. Absent: the belief is about this machine.
     pub fitted_to: Option<FittedTo>,
     /// How often a verify pass reads a request's context, as policies believe. Absent: as the profile's linear fit
     /// counts it, or else as in `hardware.context_reads`.
@@ -243,13 +243,14 @@ pub struct SloSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reference {
-    /// The autoregressive run at the lowest swept load. All loads then have the same bound.
+    /// The autoregressive run at the lowest swept load gives one bound for all loads.
     LowestLoad,
-    /// Each load's own run, as in the AdaSpec paper. The bound then changes with the load. At scale 1, autoregressive
-    /// decoding keeps the bound for 90 % of the requests at every load, by definition.
+    /// At each load, the autoregressive run at this load gives the bound, as in the AdaSpec paper. The bound then
+    /// changes with the load. At scale 1, autoregressive decoding keeps the bound for 90 % of the requests at every
+    /// load, by definition.
     EachLoad,
-    /// The run at the values that `at` gives for swept settings, by path. A swept table is named by its index in the
-    /// sweep, from 0.
+    /// The autoregressive run at the swept values that `at` names, by path, gives the bound. A swept table is named by
+    /// its index in the sweep, from 0.
     At(#[schemars(with = "BTreeMap<String, serde_json::Value>")] At),
 }
 

@@ -60,19 +60,19 @@ pub enum Replicas {
 pub struct Kind {
     /// Number of replicas of this kind.
     pub count: u32,
-    /// What these replicas do: serve whole requests (`both`), compute prompts for other replicas (`prefill`), or decode
-    /// requests whose prompts others computed (`decode`). Default: `both`.
+    /// What the replicas of this kind do: serve whole requests (`both`), compute prompts for other replicas
+    /// (`prefill`), or decode requests whose prompts other replicas computed (`decode`). Default: `both`.
     #[serde(default, skip_serializing_if = "is_both")]
     pub role: Role,
-    /// The policy of these replicas, in place of the policies of the experiment; absent: each policy of the experiment
-    /// in turn. In the autoregressive run no replica drafts.
+    /// The policy of the replicas of this kind, in place of the policies of the experiment; absent: each policy of the
+    /// experiment in turn. In the autoregressive run no replica drafts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
-    /// Engine settings of these replicas that differ from `[engine]`. Empty: none differ.
+    /// Engine settings of the replicas of this kind that differ from `[engine]`. Empty: none differ.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub engine: toml::Table,
-    /// Hardware settings of these replicas that differ from `[hardware]`. Empty: none differ.
+    /// Hardware settings of the replicas of this kind that differ from `[hardware]`. Empty: none differ.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     pub hardware: toml::Table,
@@ -106,7 +106,7 @@ fn round_robin() -> RouterSpec {
 }
 
 impl Kind {
-    /// True if these replicas have engine or hardware settings that differ from the experiment's.
+    /// True if the replicas of this kind have engine or hardware settings that differ from the experiment's.
     pub fn differs(&self) -> bool {
         !self.engine.is_empty() || !self.hardware.is_empty()
     }
@@ -131,8 +131,8 @@ impl Replicas {
 }
 
 impl FleetSpec {
-    /// How old the loads are that the router sees. It is the setting `signals`, or else the age that the router's own
-    /// program has.
+    /// How often replicas report their loads to the router, and how late the reports arrive: the setting `signals`, or
+    /// else as in the program from which the router comes.
     pub fn signals(&self) -> Signals {
         self.signals.unwrap_or_else(|| self.router.usual_signals())
     }
@@ -159,12 +159,14 @@ impl FleetSpec {
         self.split.clone().unwrap_or_default()
     }
 
-    /// The router that chooses among the prefill replicas.
+    /// The router that chooses among the prefill replicas: `split.router`, or else `fleet.router`.
     pub fn prefill_router(&self) -> &RouterSpec {
         self.split.as_ref().and_then(|split| split.router.as_ref()).unwrap_or(&self.router)
     }
 
-    /// How old the loads are that the router of the prefill replicas sees.
+    /// How often the prefill replicas report their loads to their router, and how late the reports arrive:
+    /// `split.signals`, or else as in the program from which `split.router` comes, or else as for the router of all
+    /// other replicas.
     pub fn prefill_signals(&self) -> Signals {
         let split = self.split.as_ref();
         let own = split.and_then(|split| split.router.as_ref()).map(RouterSpec::usual_signals);

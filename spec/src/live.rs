@@ -121,7 +121,7 @@ pub enum LiveAcceptance {
     Greedy,
     /// The models decide by exact rejection sampling.
     Sampled {
-        /// Softmax temperature of both models, above 0.
+        /// Softmax temperature with which the target and the draft model sample, above 0.
         temperature: f64,
     },
     /// The experiment's `[acceptance]` table decides. Its outcomes are forced onto the real passes: times are real,
@@ -142,8 +142,8 @@ fn warm_up() -> u32 {
 }
 
 impl LiveSpec {
-    /// The names `target` and `draft`, if they name folders, for the caller to change. The names of
-    /// presets and of the shipped models are left out.
+    /// Returns the settings `target` and `draft` as far as they are paths of folders, so that the caller can change the
+    /// paths. Names of presets and of shipped models are left out.
     pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut String> {
         [&mut self.target, &mut self.draft]
             .into_iter()
@@ -153,8 +153,8 @@ impl LiveSpec {
     /// Checks every value of the `[live]` table that serde cannot check.
     ///
     /// # Errors
-    /// The time scale or the temperature is not a finite number above 0, the number of threads is 0, or no device has
-    /// the name.
+    /// The time scale or the temperature is not a finite number above 0, the number of threads is 0, or `device` names
+    /// no device.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let problem_at =
             |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));

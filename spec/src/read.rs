@@ -1,4 +1,4 @@
-//! Reads an experiment and checks every value that serde cannot; nothing here runs anything.
+//! Reads an experiment and checks every value that serde cannot check. Nothing in this file runs an experiment.
 
 use crate::document::{Document, Path};
 use crate::experiment::{BeliefSpec, Experiment, Hardware, SloSpec};
@@ -127,8 +127,8 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// Refuses a policy whose settings ask for more draft tokens than the engine's limit. A policy with fewer draft
-    /// tokens would be another policy.
+    /// Refuses a policy whose settings ask for more draft tokens than the engine's limit `engine.max_draft_len`. The
+    /// number is not lowered to the limit, because the policy would then be another one than the user asked for.
     fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
         let Some((key, longest)) = policy.definition().asks_for() else { return Ok(()) };
         let key = format!("{}.{key}", policy.name());
@@ -286,9 +286,10 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
     }
 }
 
-/// The help text for an error at `key` of a roofline. For an unknown preset it names the nearest one, or says how to
-/// give the numbers. For a known preset it says that the values do not fit together. `None` for other keys and other
-/// models.
+/// The help text for an error at `key` of a roofline. For an unknown preset the text names the nearest preset, or says
+/// how to give the numbers. For a known preset the text says that the values do not fit together. For a number of the
+/// GPU (`gpu.…`) it says that the number must be above 0. `None` for other keys, and for other latency models than a
+/// roofline.
 fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
     let LatencySpec::Roofline(roofline) = spec else { return None };
     let known = match key {
@@ -330,8 +331,8 @@ fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {
     Err(problem.help("expected a finite number, 0 or more"))
 }
 
-/// Checks the coefficient of variation of a log-normal factor: from 0 to 1,000. Beyond that nearly all draws are close
-/// to 0, so a mean would say nothing.
+/// Checks the coefficient of variation of a log-normal factor: it must be from 0 to 1,000. With a larger one nearly all
+/// draws are close to 0, so a mean over draws would say nothing.
 fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
     not_negative(doc, path, value)?;
     if value <= 1e3 {

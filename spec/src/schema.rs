@@ -55,8 +55,8 @@ pub fn text() -> String {
     text + "\n"
 }
 
-/// Writes `value` as JSON. The present line is indented by `indent` columns and already holds `taken` more characters.
-/// A value that does not fit on the line is written over several lines.
+/// Writes `value` as JSON. The line to which it is appended is indented by `indent` columns and already has `taken`
+/// more characters. A value that does not fit on the line is written over several lines.
 fn write(value: &Value, indent: usize, taken: usize, out: &mut String) {
     let line = in_a_line(value);
     let parts: Vec<(String, &Value)> = match value {
@@ -255,8 +255,8 @@ mod tests {
         let first = refs(&shared.swept(&list("string"), "Table.key"));
         assert_eq!(first, ["#/$defs/Table.key", "#/$defs/sweep-Table.key"]);
         assert_eq!(refs(&shared.swept(&list("string"), "Table.key")), first);
-        // There are three definitions in the schema: the list, the sweep over it, and the label that every sweep may
-        // have.
+        // The two equal schemas make three definitions: the list of strings, the sweep over this list, and the label
+        // that every sweep may have.
         assert_eq!(shared.definitions.len(), 3);
         let other = refs(&shared.swept(&list("integer"), "Table.key"));
         assert_eq!(other, ["#/$defs/Table.key-2", "#/$defs/sweep-Table.key-2"]);
@@ -269,7 +269,7 @@ mod tests {
     fn the_text_is_the_schema_in_lines_that_end() {
         let text = text();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), experiment());
-        // Only descriptions may be longer than a line of the schema.
+        // No line of the schema's text is longer than `WIDTH`, except lines with a description.
         let long = |line: &&str| line.chars().count() > WIDTH && !line.trim_start().starts_with("\"description\": ");
         assert_eq!(text.lines().filter(long).count(), 0);
         assert!(

@@ -11,23 +11,23 @@ pub struct ValidateSpec {
     /// Arrival rates of the runs, as shares of the policy's own service rate (the rate of requests that closed loops of
     /// the policy sustain), each above 0. 0.5 is half of this rate.
     pub loads: Vec<f64>,
-    /// Arrival rate at which all policies run to be compared with each other, as a share of the baseline's service rate
-    /// (the rate of requests that its closed loops sustain); 0: there are no such runs.
+    /// Arrival rate of the runs in which all policies are compared with each other, as a share of the baseline's
+    /// service rate (the rate of requests that closed loops of the baseline sustain); 0: there are no such runs.
     pub common_load: f64,
     /// Number of clients of the closed loops that measure service rates, at least 1; absent: `engine.max_num_seqs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Number of pieces (a live run and its repeat on the same requests) for each policy at each load, at least 1.
-    /// Every policy and load has its first piece before any has its second. A probe times a few fixed passes of the
-    /// machine before, between and after the two runs of a piece.
+    /// Number of pieces for each policy at each load, at least 1. A piece is a live run and its repeat on the same
+    /// requests. The first pieces of all policies and loads run before the second pieces. A probe times a few fixed
+    /// passes of the machine before, between and after the two runs of a piece.
     pub pieces: u32,
     /// Wanted length of each closed-loop run, seconds, above 0. A run has at least four requests for each client, so it
     /// may take longer.
     pub service_s: f64,
     /// How long requests arrive in each run with a set arrival rate, seconds, above 0.
     pub run_s: f64,
-    /// Time for measuring the profile, seconds, above 0. A first part is measured before the runs, and its costs are
-    /// the ones with which policies decide. The rest is measured between the runs. Not used if `hardware` gives a
+    /// Time for measuring the profile (pass times of the machine), seconds, above 0. A first part is measured before
+    /// the runs; policies decide with its costs. The rest is measured between the runs. Not used if `hardware` gives a
     /// profile.
     pub profile_s: f64,
     /// The largest accepted errors of predictions against live runs, and how far repeated live runs may differ.
@@ -47,13 +47,14 @@ pub struct Tolerance {
     /// Largest accepted error of the predicted number of completed requests a second, at loads above 0.8 of the
     /// policy's own service rate and in overload.
     pub completed: f64,
-    /// How steady the machine must be for a piece (a live run and its repeat) to count. Each of a piece's three probes
-    /// gives the mean time of each of a few fixed passes. For every such pass, the longest of its three means may be at
-    /// most this share above the shortest. Otherwise the machine changed its speed, and the piece is left out of all
-    /// numbers and of the verdict.
+    /// How steady the machine must be for a piece (a live run and its repeat) to count. Each of the piece's three
+    /// probes gives the mean times of a few fixed passes. For each of these passes, the longest of its three means may
+    /// be at most this share above the shortest. Otherwise the machine changed its speed, and the piece is left out of
+    /// all numbers and of the verdict.
     pub steady: f64,
-    /// Largest distance at which two repeated runs agree in a number. If repeats do not agree in a number, its bound is
-    /// undecided: neither kept nor broken.
+    /// Repeated runs agree in a number if two thirds of its values (all, if there are two or three) lie in an interval
+    /// whose width is at most this share of their median. If they do not agree, the bound on this number is undecided:
+    /// neither kept nor broken.
     pub repeats: f64,
 }
 

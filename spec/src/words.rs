@@ -11,8 +11,8 @@ pub struct Words {
 
 const LIST: &str = include_str!("words.txt");
 
-/// The words for the setting at a path of an experiment; `None` if `words.txt` has no line for it. The name of a
-/// policy's setting is made of its key.
+/// The words for the setting at a path of an experiment; `None` if `words.txt` has no line for it. For a setting of a
+/// policy, the name is made of the last key of the path and the policy's name, such as `k of fixed`.
 pub fn of(path: &str) -> Option<Words> {
     let keys: Vec<&str> = path.split('.').map(|key| key.split('[').next().unwrap_or_default()).collect();
     if let Some(at) = keys.iter().position(|key| *key == "policies" || *key == "policy") {
@@ -44,7 +44,8 @@ mod tests {
     use crate::experiment::UNSWEPT;
     use serde_json::Value;
 
-    /// Adds to `found` the paths of all numbers below a node of the schema. A key of a map is written as `*`.
+    /// Adds to `found` the paths of all settings below a node of the JSON schema that are numbers. A key of a map is
+    /// written as `*`.
     fn numbers(all: &Value, node: &Value, path: &str, open: &[&str], found: &mut Vec<String>) {
         if let Some(name) = node["$ref"].as_str().and_then(|r| r.rsplit('/').next()) {
             if !name.starts_with("sweep-") && !open.contains(&name) {

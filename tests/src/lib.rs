@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::{Write, stderr};
 use std::path::PathBuf;
 
-/// Something that some tests need and only some machines have.
+/// A part of a machine, such as a GPU, that some tests need and only some machines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The folder of real traces that `FORETOKEN_TRACES` names.
@@ -100,7 +100,8 @@ mod tests {
         skip(Part::Cxx, "this test pretends to have no compiler");
     }
 
-    /// Runs the ignored test of this file in a process of its own. `required` is the value of `FORETOKEN_REQUIRE`.
+    /// Runs the ignored test of this file, which skips itself, in a new process with `FORETOKEN_REQUIRE` = `required`
+    /// and `FORETOKEN_SKIPS` = `list`. Returns whether the test passed, and its output.
     fn run(required: &str, list: &std::path::Path) -> (bool, Output) {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "tests::lacks_a_compiler", "--ignored"]);
@@ -118,7 +119,8 @@ mod tests {
             assert!(passed && said.contains("(no cxx): this test pretends to have no compiler"), "{said}");
         }
         let line = "SKIPPED tests::lacks_a_compiler (no cxx): this test pretends to have no compiler\n";
-        // With one thread the harness calls the test's thread `main`.
+        // If the test harness has one thread, this thread is called `main`, so a skip is listed under `main` and not
+        // under the test's name.
         let kept = std::fs::read_to_string(list).unwrap().replace("SKIPPED main ", "SKIPPED tests::lacks_a_compiler ");
         assert_eq!(kept, line.repeat(2));
     }

@@ -190,7 +190,8 @@ impl Stub {
 impl Drop for Stub {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        // The stub's thread waits for a connection. This connection wakes it, so that it sees the flag.
+        // The stub's thread waits for a connection. This connection wakes the thread, which then sees that its flag is
+        // set.
         let _ = TcpStream::connect(self.address);
     }
 }

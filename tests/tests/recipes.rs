@@ -17,7 +17,7 @@ use std::process::Command;
 /// Contents of files, by their paths in the tree.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Name of the program that is built from the copy.
+/// Name of the program that is built from the copy of the source tree.
 const PROGRAM: &str = "foretoken-with-recipes";
 
 /// One edit of a recipe of CONTRIBUTING.md, in a file of the source tree.
@@ -207,9 +207,9 @@ fn states(contributing: &str, heading: &str, edits: usize) {
     assert!(found.is_some_and(|line| line.starts_with(&heading)), "expected `{heading}`, found {found:?}");
 }
 
-/// Builds the program of the copy and returns its path.
+/// Builds [`PROGRAM`] from the copy of the source tree, and returns its path.
 fn build(copy: &Path) -> PathBuf {
-    // target/<profile>/deps/<this test>
+    // The path of this test's program is `target/<profile>/deps/<name>`.
     let exe = env::current_exe().unwrap();
     let folder = exe.ancestors().nth(2).unwrap();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
@@ -239,12 +239,13 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
         states(&contributing, recipe.heading, recipe.edits.len());
         follow(&mut after, recipe);
     }
-    // The copy's program gets another name.
+    // The copy's program gets another name, so that it does not overwrite the ordinary program in the same folder.
     change(&mut after, "experiments/Cargo.toml", |text| {
         format!("{text}\n[[bin]]\nname = \"{PROGRAM}\"\npath = \"src/main.rs\"\n")
     });
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes");
-    // The program's own code writes the policy, into a source tree that does not have this policy yet.
+    // `new_policy`, the code of `foretoken policies new`, writes the policy into a source tree that does not have this
+    // policy yet.
     let fresh = tempfile::tempdir().unwrap();
     let sources = after.iter().filter(|(path, _)| path.starts_with("policies/src"));
     lay_out(fresh.path(), &sources.map(|(path, content)| (path.clone(), content.clone())).collect());

@@ -138,7 +138,7 @@ pub(crate) fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<Stri
     Ok(())
 }
 
-/// Refuses more requests than fit into memory.
+/// Refuses a workload of `requests` requests if they do not fit into the memory that this program may use.
 pub(crate) fn fits(requests: u64) -> Result<(), TraceError> {
     if requests <= limits::requests() {
         return Ok(());
@@ -218,7 +218,8 @@ impl Built {
 /// within the number of steps that its search may take ([`Effort`]).
 pub(crate) type DrawnTimes = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
 
-/// The arrival times of a description whose arrivals are drawn. All are 0 in a closed loop and in a batch.
+/// The arrival times that the workload description `spec` draws with `seed`. All times are 0 for a closed loop and for
+/// a batch.
 pub(crate) fn drawn_times(spec: &WorkloadSpec, seed: u64) -> DrawnTimes {
     match &spec.arrivals {
         ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_) => {

@@ -26,8 +26,8 @@ pub(crate) fn variation(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 0.0, 1e3, "a coefficient of variation from 0 to 1000")
 }
 
-/// Refuses a setting whose value is outside `least..=most`. `wanted` is the text about the allowed values in the
-/// message.
+/// Refuses a setting whose value is outside `least..=most`. The error message names the allowed values with the text
+/// `wanted`.
 pub(crate) fn within(key: &str, value: f64, least: f64, most: f64, wanted: &str) -> Result<(), TraceError> {
     if (least..=most).contains(&value) {
         return Ok(());

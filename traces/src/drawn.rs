@@ -11,7 +11,7 @@ use foretoken_sim::{Arrivals, Request, Time, Workload};
 pub struct Drawn {
     spec: WorkloadSpec,
     seed: u64,
-    /// The workload without its requests; it has the names of their categories.
+    /// A workload without requests. It has only the names of the categories that the drawn requests can have.
     pub shape: Workload,
     /// How the requests arrive: at their own times, or from the clients of a closed loop.
     pub arrivals: Arrivals,
@@ -26,11 +26,13 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// The requests of a description and a seed, as for [`build`](crate::build()). `None` if a file gives arrivals or
-    /// lengths, if arrivals are transformed, or if requests come in sessions. Draws all requests once, to count them.
+    /// The requests that [`build`](crate::build()) makes from the workload description `spec` and `seed`. `None` if a
+    /// file gives arrivals or lengths, if arrivals are transformed, or if requests come in sessions. Draws all requests
+    /// once, to count them.
     ///
     /// # Errors
-    /// As [`build`](crate::build()).
+    /// The errors of [`build`](crate::build()): for example, a setting is out of range, or the requests do not fit into
+    /// memory.
     pub fn of(spec: &WorkloadSpec, seed: u64) -> Result<Option<Drawn>, TraceError> {
         spec.check()?;
         let drawn = !matches!(spec.arrivals, ArrivalSpec::Trace(_))

@@ -1,6 +1,6 @@
-//! The memory that this program may use, and the limits that follow from it for sizes that a file or a setting decides.
-//! Sizes are checked before memory is allocated. If a limit is exceeded, the program refuses the input; no result
-//! depends on a limit.
+//! The memory that this program may use. From it follow limits on the sizes that input files and settings decide, such
+//! as the number of requests. Sizes are checked before memory is allocated. If a limit is exceeded, the program refuses
+//! the input; no result depends on a limit.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,5 @@
-//! Opens a trace for streaming: plain, gzip or zstd. The first bytes of the file decide which it is, never its name. No
-//! stream gives more bytes than the memory limit.
+//! Opens a trace file for streaming: plain, gzip or zstd. The first bytes of the file decide how it is decompressed;
+//! its name does not matter. No stream gives more bytes than the memory limit.
 
 use crate::error::TraceError;
 use crate::limits;

@@ -79,7 +79,7 @@ pub enum ArrivalSpec {
     Burstgpt(BurstGptArrivals),
     /// A model of a day of ServeGen: a Poisson process whose rate follows the time of day, with slow fluctuation.
     ServegenDay(ServeGenDay),
-    /// T1, AdaSpec's first shape of load: arrivals are frequent in the first part, then rarer.
+    /// T1, AdaSpec's first shape of load: arrivals are frequent before the time `switch_s` and rarer after it.
     T1(TwoRate),
     /// T2, AdaSpec's second shape of load: batches of requests at fixed intervals.
     T2(Ticks),

@@ -67,7 +67,7 @@ pub struct ArrivalStats {
     pub mean_rate: Option<f64>,
     /// Coefficient of variation of the gaps between arrivals.
     pub iat_cv: Option<f64>,
-    /// The same arrivals counted in bins of 1, 5 and 60 s: one entry for each width of a bin.
+    /// The arrivals counted in bins of 1, 5 and 60 s: one entry for each bin width that fits into the time span.
     pub bins: Vec<BinStats>,
 }
 
@@ -134,9 +134,9 @@ impl TraceStats {
         }
     }
 
-    /// The statistics of a workload. `gives` says which of its columns are real. `span` = (start, end), in seconds,
-    /// sets the start of the bins and the duration; `None` means from the first to the last arrival. Arrivals outside
-    /// of the span count in the mean rate but not in the bins.
+    /// The statistics of a workload. `gives` says whether its arrival times and lengths come from a trace or are
+    /// placeholders. `span` = (start, end), in seconds, sets the start of the bins and the duration; `None` means from
+    /// the first to the last arrival. Arrivals outside of the span count in the mean rate but not in the bins.
     pub fn of(w: &Workload, gives: Gives, span: Option<(f64, f64)>) -> TraceStats {
         let lengths = |column: &[u32]| (gives.lengths && !column.is_empty()).then(|| LengthStats::of(column));
         let mut categories: Vec<(String, usize)> = w.categories.iter().map(|name| (name.clone(), 0)).collect();
@@ -244,7 +244,8 @@ fn prefix_shared(w: &Workload) -> Option<f64> {
     let mut shared = 0u64;
     for id in 0..w.len() as RequestId {
         let blocks = w.prefix(id);
-        // In a session the prefix ids cover the answer too. Only the blocks of the prompt count.
+        // In a workload of sessions, a request's prefix ids also cover its output. Only the blocks of the prompt are
+        // counted.
         let prompt = (w.prompt_len[id as usize] / w.prefix_block.max(1)) as usize;
         shared += blocks.iter().take(prompt).take_while(|b| seen.contains(*b)).count() as u64;
         seen.extend(blocks.iter().copied());
@@ -298,8 +299,8 @@ mod tests {
         let request = |prefix: &[u64]| Request { prefix: prefix.to_vec(), ..Request::new(Time::ZERO, 1024, 1) };
         let mut w: Workload = [request(&[1, 2]), request(&[1, 3]), request(&[9, 2])].into_iter().collect();
         w.prefix_block = 512;
-        // Only the second request's first block counts as shared. Block 2 of the third request does not, because it
-        // comes behind a new block.
+        // The requests have the prefix blocks 1 2, 1 3 and 9 2. Only block 1 of the second request counts as shared.
+        // Block 2 of the third request does not count, because it comes behind block 9, which is new.
         assert_eq!(prefix_shared(&w), Some(512.0 / 3072.0));
     }
 }

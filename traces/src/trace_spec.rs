@@ -19,13 +19,14 @@ pub struct TraceSpec {
     /// What to do if a row's timestamp is earlier than the timestamp of the row before. Default: error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsorted: Option<Unsorted>,
-    /// What to do with rows of 0 prompt or output tokens (default: error; BurstGPT's failed rows have their own key).
+    /// What to do with rows of 0 prompt or output tokens (default: error). For BurstGPT's rows of 0 response tokens,
+    /// `failed_rows` decides instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_tokens: Option<ZeroTokens>,
     /// BurstGPT only: what to do with rows of 0 response tokens (default: drop).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_rows: Option<FailedRows>,
-    /// BurstGPT only: what to do with equal whole-second times (default: keep).
+    /// BurstGPT only: what to do with requests whose timestamps are the same whole second (default: keep).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ties: Option<Ties>,
     /// BurstGPT only: keep only rows with this value in the column `Model`.
@@ -43,13 +44,13 @@ pub struct TraceSpec {
     /// Format `columns` only: the names of the columns in a CSV log of any other tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Columns>,
-    /// Drop rows with more prompt tokens than this.
+    /// Rows with more prompt tokens than this number are dropped. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_prompt_len: Option<u32>,
-    /// Drop rows with more output tokens than this.
+    /// Rows with more output tokens than this number are dropped. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_len: Option<u32>,
-    /// Drop rows whose prompt and output tokens together are more than this.
+    /// Rows whose prompt and output tokens together are more than this number are dropped. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_total_len: Option<u32>,
     /// For a trace under `lengths` only: the order in which the rows are used. Default: the order of the file, from the

@@ -1,8 +1,8 @@
 //! Transformations of a workload, applied in the order in which they are written.
 //!
 //! No transformation adds a request. Window, thin and max-requests leave requests out. Window, rate-scale and spread
-//! move arrivals, but never change their order. A rate scale of f may come before or after a window with the same
-//! result, if the bounds of a later window are divided by f; only the rounding to whole picoseconds may differ.
+//! move arrivals, but never change their order. A rate scale of f before a window gives the same result as after the
+//! window, if the window's bounds are divided by f. Only the rounding to whole picoseconds may differ.
 
 use crate::checks::{not_negative, positive};
 use crate::error::TraceError;
@@ -20,8 +20,8 @@ pub enum Transform {
         /// End of the window of kept arrivals, seconds. Arrivals at this time are dropped.
         end_s: f64,
     },
-    /// Multiplies the rate of requests by this factor: every arrival time is divided by the factor. Powers of two are
-    /// exact.
+    /// Multiplies the rate of requests by this factor: every arrival time is divided by the factor, and rounded to a
+    /// whole picosecond.
     RateScale(f64),
     /// Keeps each request with probability `keep`, independently.
     Thin {

@@ -10,11 +10,12 @@ use super::starts::Start;
 use super::subject::Subject;
 use serde::Serialize;
 
-/// The answer of `foretoken recommend`: which policy a server should run, and the numbers behind it.
+/// The answer of `foretoken recommend`: which policy a server should run, and the results on which this advice is
+/// based.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// Where the numbers behind the advice come from: observed, or simulated, with or without a calibration (costs
-    /// fitted to observed runs).
+    /// Where the results come from: observed, or simulated, with or without a calibration (costs fitted to observed
+    /// runs).
     pub source: &'static str,
     /// The observed server, or the models and hardware, that the advice is for.
     pub subject: Subject,
@@ -31,16 +32,16 @@ pub struct Advice {
     pub best: Option<Best>,
     /// The fixed draft length that does best over all loads; length 0 is plain decoding.
     pub single: Option<Best>,
-    /// The policy with draft lengths by batch size (vLLM's table, or SGLang's adaptive policy), compared over all
-    /// loads. `None` if it is no candidate, or if it breaks the limit on TPOT at a load.
+    /// The policy with draft lengths by batch size (vLLM's table, or SGLang's adaptive policy), with its largest loss
+    /// over all loads. `None` if there is no such candidate, or if it breaks the limit on TPOT at a load.
     pub by_table: Option<Best>,
     /// True if no fixed draft length is within 1 % of the best one at every load.
     pub depends_on_load: bool,
-    /// How far a fit to the other runs misses a run's step times (the calibration's error between runs), as a share.
-    /// Only a gain above this error counts.
+    /// The calibration's error between runs, as a share: the error with which a fit to all other runs predicts the
+    /// summed step times of a run. Only a gain above this error counts.
     pub calibration_error: f64,
-    /// The advice if the host time of a measured server is added; `None` if the experiment has host time or measured
-    /// costs.
+    /// The advice if a measured server's host time is added to the simulated steps. `None` if the experiment already
+    /// has host time or measured costs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_host: Option<WithHost>,
     /// The candidate policies' simulated results at each load.
@@ -60,8 +61,8 @@ pub struct Advice {
     pub paste: Option<String>,
     /// What the user must add to the command-line argument `paste`, as text; `None` if nothing is missing.
     pub lacks: Option<String>,
-    /// The command that observes the server next: with the advised policy or, without advice, with the draft length
-    /// that is missing. `None` if the policy is not to be changed and nothing is missing.
+    /// The command that observes the server next: with the advised policy or, if there is no advice, with the draft
+    /// length that was not observed yet. `None` if the policy need not change and no draft length is missing.
     pub confirm: Option<String>,
     /// Warnings about the advice and its experiment, for the user.
     pub warnings: Vec<String>,

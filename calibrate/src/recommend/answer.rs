@@ -35,7 +35,7 @@ pub enum Verdict {
 /// The advice that follows if the host time of a measured server is added to the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct WithHost {
-    /// The server on which the host time was measured.
+    /// The name of the server on which the host time was measured.
     pub source: &'static str,
     /// What to do with the server's policy if steps take host time.
     pub verdict: Verdict,

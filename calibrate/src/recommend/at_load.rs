@@ -26,8 +26,8 @@ pub struct AtLoad {
     pub open: bool,
     /// The label of the best candidate policy at this load; `None` if no candidate keeps the limit on TPOT.
     pub best: Option<String>,
-    /// The name in advice of the best candidate policy at this load, such as `K = 3`; `None` if no candidate keeps the
-    /// limit on TPOT.
+    /// The name, as texts of the advice use it, of the best candidate policy at this load, such as `K = 3`. `None` if
+    /// no candidate keeps the limit on TPOT.
     pub best_name: Option<String>,
     /// Gain of the best candidate policy over the policy that the server runs now, as a share of the present cost (such
     /// as mean E2E).
@@ -39,11 +39,11 @@ pub struct AtLoad {
     /// Gain of the advised candidate policy over the policy that the server runs now, as a share of the present cost
     /// (such as mean E2E).
     pub advised_gain: Option<Interval>,
-    /// How far the server falls behind the arrivals with the candidate policy of least cost, if it falls behind with
-    /// every candidate; else `None`.
+    /// The overload (how far the server falls behind the arrivals) with the candidate policy of least cost. `None` if
+    /// the server keeps up with the arrivals with some candidate.
     pub overload: Option<Overload>,
-    /// How far the server falls behind the arrivals with the policy that it runs now; `None` if this policy keeps up
-    /// with the arrivals.
+    /// The overload (how far the server falls behind the arrivals) with the policy that the server runs now. `None`
+    /// if the server keeps up with the arrivals with this policy.
     pub now_overload: Option<Overload>,
     /// All candidate policies with their results at this load, in the order in which they were simulated.
     pub candidates: Vec<Candidate>,
@@ -96,8 +96,8 @@ impl AtLoad {
         self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
     }
 
-    /// A text for a table row about the overload at this load, with every candidate or with the policy that the server
-    /// runs now. `None` without an overload.
+    /// A text for a table row about the overload at this load: with every candidate policy, or else with the policy
+    /// that the server runs now. `None` if there is no such overload.
     pub fn overloaded(&self) -> Option<String> {
         let words = |o: &Overload, who: &str| {
             let (came, served) = (short(o.offered_req_s), short(o.completed_req_s));
@@ -112,7 +112,8 @@ fn cost(c: &Candidate) -> f64 {
     c.cost.unwrap_or(f64::INFINITY)
 }
 
-/// (Name of the load, number of requests in its simulation, whether arrivals are open).
+/// Describes a load. Returns (its name, number of requests in its simulation with the first seed, whether arrivals
+/// are open).
 fn described(load: &AskedLoad, plan: &Plan) -> Result<(String, usize, bool)> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let requests = setting.workload.len();

@@ -27,8 +27,9 @@ pub struct Candidate {
     pub longest: u32,
     /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// Mean over seeds of the number that is to be least, such as mean E2E (see `Objective::cost`). `None` if a run has
-    /// no cost with some seed, for example because it breaks the limit on TPOT.
+    /// The candidate's cost: the mean over seeds of the number that should be as low as possible, such as mean E2E
+    /// (see `Objective::cost`). `None` if a run has no cost with some seed, for example because it breaks the limit
+    /// on TPOT.
     pub cost: Option<f64>,
     /// Gain over the policy that the server runs now: the mean over seeds of 1 − cost / cost of the server's policy
     /// with the same seed.
@@ -46,8 +47,8 @@ pub struct Candidate {
     pub costs: Vec<Option<f64>>,
 }
 
-/// If several candidate policies cost at most this share more than the best one, the candidate whose largest draft
-/// length is smallest is chosen.
+/// If several candidate policies cost at most this share more than the cheapest candidate, the candidate whose
+/// largest draft length is smallest is chosen.
 pub const TIE: f64 = 0.01;
 
 /// The candidate policies: every fixed draft length up to `ask.longest`, the engine's adaptive policies, and the
@@ -63,8 +64,8 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
                 all.push(PolicySpec::VllmDynamic(table));
             }
             // The adaptive policy of vLLM 0.33 decides by the draft model's probabilities of the draft tokens. No
-            // observed run shows these, so if costs and acceptance come from observed runs (a calibration), the policy
-            // is no candidate.
+            // observed run shows these probabilities. So the policy is no candidate if costs and acceptance come from
+            // observed runs (a calibration).
             if plan.variants[0].experiment.engine.version == Version::V0_33 && ask.known.is_none() {
                 all.push(preset("vllm-adaptive"));
             }
@@ -170,15 +171,16 @@ pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
     }
 }
 
-/// The gain 1 − `after` / `before` in cost (such as mean E2E) of each seed, as a mean over seeds with its 95 %
+/// The gain of each seed in cost (such as mean E2E), 1 − `after` / `before`, as a mean over seeds with its 95 %
 /// interval. `None` if a cost is missing.
 pub fn gain(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Interval> {
     let pairs: Option<Vec<f64>> = before.iter().zip(after).map(|(b, a)| Some(1.0 - (*a)? / (*b)?)).collect();
     pairs.and_then(|gains| Interval::of(&gains))
 }
 
-/// The best candidate policy: of those within [`TIE`] of the least cost, the one whose largest draft length is
-/// smallest. Among candidates that are equal in this, a fixed length is preferred. `None` if no candidate has a cost.
+/// The best candidate policy. Takes the candidates whose cost is within [`TIE`] of the least cost; of these, the
+/// candidate whose largest draft length is smallest. If several candidates have this length, prefers a fixed draft
+/// length. `None` if no candidate has a cost.
 pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a Candidate> {
     let least = all.clone().filter_map(|c| c.cost).fold(f64::INFINITY, f64::min);
     let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));

@@ -9,8 +9,8 @@ use foretoken_run::plan::Plan;
 use foretoken_sim::config::DraftMethod;
 use std::path::Path;
 
-/// The draft method in vLLM's words, such as `ngram`: the one that the user gave, or else the experiment's. `None` if
-/// the user gave none and the experiment has the default method, a draft model.
+/// The draft method in vLLM's words, such as `ngram`. The user's option `--method` comes first, then the experiment's
+/// draft method. `None` if the user gave no method and the experiment has the default method, a draft model.
 pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
     let stated = match plan.variants[0].experiment.engine.method {
         DraftMethod::DraftModel => None,
@@ -29,8 +29,8 @@ pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
 const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
 
 /// Returns two texts: the command-line argument with which vLLM reads the first of the files `starts`, and what the
-/// user must add to it. Both are `None` if the engine is SGLang or `starts` is empty. The second is also `None` if
-/// nothing is missing.
+/// user must add to this argument. Each text is `None` if the engine is SGLang or `starts` is empty. The second text
+/// is also `None` if nothing must be added.
 pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String>) {
     let Some(start) = starts.first().filter(|_| ask.engine == Engine::Vllm) else { return (None, None) };
     let argument = format!("--speculative-config '{}'", start.text.trim());
@@ -48,8 +48,9 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// A command `foretoken observe` that runs the server with the policy `spec`. It has the experiment of the latest of
-/// `runs`. Without runs, or if that experiment does not exist any more, it has the question's experiment.
+/// A command `foretoken observe` that runs the server with the policy `spec`. Its experiment is the experiment of the
+/// latest run in `runs`. Without runs, or if that experiment's file does not exist any more, it is the experiment of
+/// the question `ask`.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());

@@ -1,10 +1,11 @@
 //! Makes one recommendation from the candidate policies' results at each load.
 //!
-//! A candidate's loss at a load is its cost (such as mean E2E) / the best candidate's cost − 1. Candidates are compared
-//! by their largest loss over the loads. If the best fixed length loses at most 1 % at every load, it is advised.
-//! Otherwise, of the candidates whose largest loss is at most 1 % above the smallest one, the candidate whose largest
-//! draft length is smallest is advised. A load at which every candidate falls behind the arrivals is left out, because
-//! its latencies grow with the length of the run. If all loads are of this kind, all of them count.
+//! A candidate's loss at a load is its cost (such as mean E2E) / the best candidate's cost − 1. Candidates are
+//! compared by their largest loss over the loads. If the best fixed length loses at most 1 % at every load, it is
+//! advised. Otherwise, all candidates count whose largest loss is at most 1 % above the smallest such loss; of these,
+//! the candidate whose largest draft length is smallest is advised. A load at which every candidate falls behind the
+//! arrivals is left out, because its latencies grow with the length of the run. If all loads are of this kind, no
+//! load is left out.
 
 use super::answer::{Best, Verdict};
 use super::at_load::AtLoad;
@@ -13,7 +14,7 @@ use super::question::Question;
 use foretoken_policies::PolicySpec;
 use foretoken_sim::metrics::Interval;
 
-/// The verdict on the server's policy, and the candidate policies that it is about.
+/// The advice on the server's policy, and the indices of the candidate policies that the advice names.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The index of the advised candidate policy, which is compared with the server's policy.
@@ -28,15 +29,15 @@ pub struct Decision {
     pub verdict: Verdict,
 }
 
-/// The loads that count for the advice: those at which some candidate policy keeps up with the arrivals. If there is no
-/// such load, all loads.
+/// The loads that count for the advice. A load counts if some candidate policy keeps up with its arrivals. If there
+/// is no such load, all loads count.
 pub fn decisive(all: &[AtLoad]) -> Vec<&AtLoad> {
     let carried: Vec<&AtLoad> = all.iter().filter(|at| at.overload.is_none()).collect();
     if carried.is_empty() { all.iter().collect() } else { carried }
 }
 
-/// The candidate policy with index `at`, with its largest loss over `loads`. `None` if it breaks the limit on TPOT at
-/// one of the loads.
+/// The candidate policy with index `at`, with its largest loss over `loads`. `None` if the candidate breaks the limit
+/// on TPOT at one of the loads.
 pub fn with_loss(loads: &[&AtLoad], at: usize) -> Option<Best> {
     let candidate = &loads[0].candidates[at];
     let loss = |load: &&AtLoad| Some((load.candidates[at].cost? / load.least()? - 1.0, load.load.clone()));
@@ -46,8 +47,8 @@ pub fn with_loss(loads: &[&AtLoad], at: usize) -> Option<Best> {
     Some(Best { policy, name, longest: candidate.longest, worst_loss, worst_at })
 }
 
-/// Decides which policy to advise. `error` is how far a fit to the other runs misses a run's step times (the
-/// calibration's error between runs), as a share.
+/// Decides which policy to advise. `error` is the calibration's error between runs, as a share: the error with which
+/// a fit to all other runs predicts the summed step times of a run.
 pub fn decide(ask: &Question, all: &[AtLoad], error: f64) -> Decision {
     let loads = decisive(all);
     let candidates = &loads[0].candidates;
@@ -88,8 +89,8 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
         gains.iter().flatten().filter_map(sure).fold(0.0, f64::max)
     };
     let (most, lost) = (beyond(1.0), beyond(-1.0));
-    // If the server's policy breaks the limit on TPOT at a load, it has no cost there, so no gain over it can be
-    // calculated. The best candidate keeps this limit at all loads and is therefore advised.
+    // If the server's policy breaks the limit on TPOT at a load, it has no cost at this load, so no gain over it can
+    // be calculated. The best candidate keeps this limit at all loads and is therefore advised.
     let broken = loads.iter().any(|load| load.candidates[now].cost.is_none());
     match best == now {
         true if plain => Verdict::DoNotSpeculate,
@@ -100,8 +101,8 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
     }
 }
 
-/// Gain in cost (such as mean E2E) of the candidate policy with index `after` over the one with index `before` at a
-/// load.
+/// Gain in cost (such as mean E2E) of candidate policy number `after` over candidate policy number `before` at a
+/// load: 1 − cost of `after` / cost of `before`.
 pub fn gain_over(load: &AtLoad, before: usize, after: usize) -> Option<Interval> {
     gain(&load.candidates[before].costs, &load.candidates[after].costs)
 }

@@ -13,7 +13,8 @@ pub const PAGE: &str = "recommendation.html";
 const FIGURE: &str = "gain-over-load.svg";
 const OURS: [&str; 6] = [ADVICE, PAGE, FIGURE, "speculative_config.json", "adaptive_spec.json", "dspark-sps.json"];
 
-/// The recommendation without the folders of this computer, because its files may be read on another one.
+/// The recommendation with every absolute path shortened to its file name. The recommendation's files may be read on
+/// another computer, which does not have these folders.
 fn portable(advice: &Advice) -> Advice {
     let mut to = advice.clone();
     let texts = [&mut to.subject.name, &mut to.now.why].into_iter().chain(&mut to.confirm).chain(&mut to.warnings);
@@ -22,7 +23,7 @@ fn portable(advice: &Advice) -> Advice {
 }
 
 /// The text of a recommendation with each absolute path shortened to its file name. A path begins at the start of a
-/// word, or of a quotation in a shell's quotes.
+/// word, or after a single quotation mark of a shell.
 fn without_folders(text: &str) -> String {
     let (mut short, mut rest) = (String::new(), text);
     while let Some(at) = rest.match_indices('/').map(|m| m.0).find(|&at| {

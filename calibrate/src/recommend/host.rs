@@ -40,7 +40,7 @@ pub fn with_host(
 }
 
 impl WithHost {
-    /// The advice that follows with host time, worded as the end of a sentence.
+    /// A text that says which advice follows with host time, such as `run K = 3`. It ends a sentence.
     fn says(&self) -> String {
         let best = self.best.clone().unwrap_or_else(|| "no candidate".into());
         match &self.verdict {
@@ -51,8 +51,8 @@ impl WithHost {
         }
     }
 
-    /// If host time changes the advice: the verdict "unknown", with the reason as text. Else `None`. `without` and
-    /// `best` are the advice and the best candidate policy without host time.
+    /// Returns the verdict "unknown", with the reason as text, if host time changes the advice; else `None`.
+    /// `without` and `best` are the advice and the best candidate policy without host time.
     pub fn doubt(&self, without: &Verdict, best: Option<&str>) -> Option<Verdict> {
         let first = WithHost { verdict: without.clone(), best: best.map(str::to_owned), ..self.clone() };
         self.flips.then(|| {
@@ -67,8 +67,9 @@ impl WithHost {
         })
     }
 
-    /// A note for the user if host time does not change the kind of the advice (`flips` is false); else `None`. `best`
-    /// is the best candidate policy without host time; with host time another one may be the best.
+    /// A note for the user if host time does not change the kind of the advice (`flips` is false); else `None`.
+    /// `best` is the best candidate policy without host time. If another candidate is the best with host time, the
+    /// note calls the advice nearly the same.
     pub fn note(&self, best: Option<&str>) -> Option<String> {
         let same = !matches!(self.verdict, Verdict::Change) || self.best.as_deref() == best;
         let is = if same { "the same" } else { "nearly the same" };

@@ -1,4 +1,4 @@
-//! The gain of drafting as the load grows, and the load above which drafting stops to pay.
+//! The gain of drafting as the load grows, and the load above which drafting no longer pays.
 
 use super::candidates::gain;
 use super::names::name_of;
@@ -29,8 +29,8 @@ pub struct Loads {
     pub service_req_s: f64,
     /// The gains in mean E2E at each simulated request rate, by rising rate.
     pub points: Vec<Load>,
-    /// The load in requests per second above which drafting stops to pay against plain decoding. `None` if drafting
-    /// pays at no simulated load, or up to the highest one.
+    /// The request rate, per second, above which drafting no longer pays against plain decoding. `None` if drafting
+    /// pays at no simulated rate, or also at the highest simulated rate.
     pub stops_at: Option<f64>,
 }
 
@@ -106,8 +106,8 @@ pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt:
     Ok(Loads { drafting, now, requests, service_req_s, stops_at: stops_at(&points), points })
 }
 
-/// `workload` with arrivals at `rate` requests per second. `own` is the present rate of `workload`. It is 0 for a
-/// closed loop or a batch, which becomes a Poisson process of `requests` requests.
+/// Returns `workload` with arrivals at `rate` requests per second. `own` is the present rate of `workload`; it is 0
+/// for a closed loop or a batch. A closed loop or a batch becomes a Poisson process of `requests` requests.
 fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> WorkloadSpec {
     let mut other = workload.clone();
     match &mut other.arrivals {
@@ -122,8 +122,8 @@ fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> Workl
     other
 }
 
-/// The request rate above which drafting has no gain over plain decoding, interpolated between the last simulated rate
-/// with a gain and the next one. `None` if one of the two is missing.
+/// The request rate above which drafting has no gain over plain decoding. It is interpolated between the last
+/// simulated rate with a gain and the next simulated rate. `None` if no rate has a gain, or if the last rate has one.
 fn stops_at(loads: &[Load]) -> Option<f64> {
     let points: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.rate, l.pays?.mean))).collect();
     let last = points.iter().rposition(|p| p.1 > 0.0)?;

@@ -1,14 +1,14 @@
-//! Recommends a policy for a server and its traffic: the best fixed length, the best table by batch size, the best
-//! policy of its engine, their gains at each load, and how certain they are.
+//! Recommends a policy for a server and its traffic: the best fixed draft length, the best table of draft lengths by
+//! batch size, the best policy of the serving engine, their gains at each load, and how certain the gains are.
 //!
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
-//! or at the load of an experiment. Among candidates within 1 % of the best, the one whose largest draft length is
-//! smallest is taken.
+//! or at the load of an experiment. If several candidates are within 1 % of the best candidate, the candidate whose
+//! largest draft length is smallest is taken.
 //!
 //! A gain or a loss at a load counts only if it exceeds its error. The error is the root of the sum of squares of the
-//! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised if
-//! the largest gain that counts, over all loads, exceeds the largest loss that counts. A change is also advised if the
-//! server's present policy breaks the limit on TPOT.
+//! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised
+//! if the largest gain that counts, over all loads, exceeds the largest loss that counts. A change is also advised if
+//! the server's present policy breaks the limit on TPOT.
 
 mod advice;
 mod answer;
@@ -87,8 +87,8 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if let Some(best) = found.best {
         at_loads.iter_mut().for_each(|at| at.advised_gain = decide::gain_over(at, now, best));
     }
-    // Statements about drafting are about one candidate policy that drafts: the advised one, or else the best fixed
-    // draft length.
+    // Statements about drafting are about one candidate policy that drafts: the advised policy if it drafts, or else
+    // the best fixed draft length.
     let drafting = found.best.filter(|&at| at_loads[0].candidates[at].longest > 0);
     let drafting = drafting.unwrap_or_else(|| best_drafting(&at_loads[typical]));
     let advised = match found.verdict {
@@ -144,7 +144,8 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     Ok(advice)
 }
 
-/// The index of the load that represents all loads: the first with open arrivals, or else the one with most requests.
+/// The index of the load that represents all loads: the first load with open arrivals. Without open arrivals, the
+/// load with the most requests.
 fn typical(asked: &[AskedLoad]) -> usize {
     let seen = |load: &AskedLoad| match load {
         AskedLoad::Observed(seen) => Some((seen.is_open(), seen.requests)),
@@ -155,7 +156,7 @@ fn typical(asked: &[AskedLoad]) -> usize {
     open.or_else(most).unwrap_or(0)
 }
 
-/// The index of the candidate policy that is the best fixed draft length of at least one token.
+/// The index of the candidate policy that is the best fixed draft length of at least one token at the load `at`.
 fn best_drafting(at: &AtLoad) -> usize {
     let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0));
     // If no draft length keeps the limit on TPOT, a draft length of 1 is taken.

@@ -19,18 +19,21 @@ pub struct Now {
 }
 
 impl Now {
-    /// The policy `spec` as the server's present policy. `why` says how this is known.
+    /// Makes the server's present policy from the policy `spec`. `why` is a text that says how it is known that the
+    /// server runs this policy.
     pub fn of(spec: PolicySpec, why: impl Into<String>) -> Now {
         Now { name: name_of(&spec), spec, why: why.into() }
     }
 
-    /// A fixed draft length as the server's present policy; 0 is plain decoding. `why` says how this is known.
+    /// Makes the server's present policy from the fixed draft length `k`; 0 is plain decoding. `why` is a text that
+    /// says how it is known that the server runs this policy.
     pub fn fixed(k: u32, why: impl Into<String>) -> Now {
         Now::of(fixed(k), why)
     }
 
     /// The policy of the latest observed run; plain decoding if no run was observed. If this run drafted several
-    /// lengths and states no table, the longest observed length. If other runs had another policy, `why` says so.
+    /// lengths and states no table by batch size, the policy is the longest observed draft length. If other runs had
+    /// another policy, `why` says so.
     pub fn observed(known: &Known) -> Now {
         let Some(run) = known.last_run() else {
             return Now::fixed(0, "no observed run says what the server drafts, so plain decoding is taken");
@@ -60,7 +63,7 @@ impl Now {
         Now::of(spec, format!("as in {}, the run that was observed last{doubt}{others}", run.name))
     }
 
-    /// The fixed draft length of the server's present policy; `None` if it is not one fixed length.
+    /// The fixed draft length of the server's present policy; `None` if this policy has no fixed draft length.
     pub fn k(&self) -> Option<u32> {
         match &self.spec {
             PolicySpec::Autoregressive(_) => Some(0),

@@ -1,4 +1,5 @@
-//! The HTML page of a recommendation. It says what the terminal output says, and has a figure and all candidates.
+//! The HTML page of a recommendation. It has the text of the terminal output, a figure, and the results of all
+//! candidates.
 
 use super::advice::Advice;
 use super::answer::Verdict;
@@ -9,7 +10,7 @@ use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{GainAt, gain_figure};
 use foretoken_sim::metrics::Interval;
 
-/// Makes the page of a recommendation.
+/// Makes the HTML page of the recommendation `a`.
 pub fn page(a: &Advice) -> Page {
     let mut lead = vec![Part::Headline(format!("{} {}", a.headline(), a.holds()))];
     lead.extend(a.from_where().map(Part::Text));
@@ -26,7 +27,8 @@ pub fn page(a: &Advice) -> Page {
         lead,
         sections,
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
-        // The names of loads may be wrapped, so that a reader reaches all columns on a phone.
+        // The first and the last column of tables may wrap, so that a reader reaches all columns on a phone. The
+        // first column has the names of loads.
         style: "td:first-child,th:first-child{white-space:normal;min-width:7em;max-width:40vw}\
                 td:last-child{white-space:normal;min-width:7em}\
                 @media (max-width:600px){td:first-child,th:first-child{position:static}}"

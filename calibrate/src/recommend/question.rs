@@ -60,8 +60,9 @@ pub enum AskedLoad {
 }
 
 impl Question {
-    /// The loads for which a recommendation is given. For throughput: a full engine. Otherwise: the observed loads. If
-    /// there are no observed loads, or if `sets` replaces a key of the workload: the experiment's load.
+    /// The loads for which a recommendation is given. If the goal is throughput, this is a full engine. Otherwise
+    /// these are the observed loads. If there are no observed loads, or if `sets` replaces a key of the workload,
+    /// this is the experiment's load.
     pub fn loads(&self) -> Vec<AskedLoad> {
         let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
         let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
@@ -81,9 +82,9 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the question's experiment at a load. Plain decoding replaces the experiment's policies, `longest`
-    /// replaces `engine.max_draft_len`, and an observed load replaces the workload. For a full engine, a closed loop of
-    /// `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
+    /// The plan of the question's experiment at a load, with some values replaced. The policies become plain
+    /// decoding, and `engine.max_draft_len` becomes `longest`. An observed load replaces the workload. For a full
+    /// engine, a closed loop of `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
@@ -128,12 +129,12 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
     value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))
 }
 
-/// Fewest requests that each client sends in a closed loop that fills the engine. With fewer, the time in which the
-/// batch fills and drains would be a large part of the run.
+/// Fewest requests that each client sends in a closed loop that fills the engine. With fewer requests, the time in
+/// which the batch fills and drains would be a large part of the run.
 const ROUNDS: usize = 8;
 
-/// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests;
-/// the loop sends at least as many, and at least [`ROUNDS`] per client.
+/// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests.
+/// The closed loop sends at least as many requests as `requests` has, and at least [`ROUNDS`] requests per client.
 pub fn fill(variant: &mut Variant, requests: &Workload) {
     let clients = variant.experiment.engine.max_num_seqs;
     without_instants(&mut variant.experiment.workload);
@@ -210,7 +211,8 @@ impl Objective {
         }
     }
 
-    /// The name of the number that the recommended policy makes least (such as mean E2E), as text.
+    /// The name of the number that the objective minimises, such as `mean E2E`, with the limit on TPOT if there is
+    /// one.
     pub fn in_words(self) -> String {
         let of = match self.of {
             Goal::MeanE2e => "mean E2E",

@@ -72,9 +72,9 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
 
 /// A table of steps per second by number of verified tokens, in SGLang's format (0.5.23,
 /// `speculative/dspark_components/dspark_sps.py`). With this table, DSpark maximises expected tokens times steps per
-/// second. An entry is valid up to the next entry. A step that verifies n tokens has n / (largest draft length + 1)
-/// requests, rounded up, with contexts of the mean length. The time of a step includes the draft passes and the host
-/// time.
+/// second. An entry is valid up to the next entry. A step that verifies n tokens is taken to have n / (largest draft
+/// length + 1) requests, rounded up, with contexts of the mean length. The time of a step includes the draft passes
+/// and the host time.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();

@@ -30,7 +30,8 @@ impl Subject {
         Subject { url: server.map(|s| s.url.clone()), name, seeds: 0 }
     }
 
-    /// The server of the question's calibration or, without one, the models and hardware of `plan`.
+    /// The server whose runs the question's calibration was made from. If the question has no calibration, the models
+    /// and hardware of `plan`.
     pub fn of(ask: &Question, plan: &Plan) -> Subject {
         let seeds = plan.seeds.len();
         if ask.known.is_some() {

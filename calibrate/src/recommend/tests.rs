@@ -8,7 +8,8 @@ use crate::synthetic::{LAW, Law};
 use std::path::Path;
 use std::path::PathBuf;
 
-/// The folder of a calibration on runs of the synthetic server `law` at these draft lengths.
+/// Writes a calibration on runs of the synthetic server `law`: closed loops of 1, 4 and 8 clients with each draft
+/// length of `lengths`. Returns the calibration's folder.
 fn calibrated(law: &Law, lengths: &[u32], dir: &Path) -> PathBuf {
     let runs: Vec<_> = lengths.iter().flat_map(|&k| [1, 4, 8].map(|clients| law.write(dir, k, clients, 1))).collect();
     let folder = dir.join("calibrated");
@@ -52,8 +53,8 @@ fn the_best_length_is_found() {
         let n = f64::from(clients);
         let best = (0..=5).max_by(|&a, &b| rate(&LAW, n, a).total_cmp(&rate(&LAW, n, b))).unwrap();
         let fixed = advice.single.as_ref().unwrap().longest;
-        // The formula for the server's rate leaves out prompts, ends of answers and the random draw of acceptance: 3 %
-        // are allowed for them.
+        // The function `rate` leaves out prompts, ends of answers and the random draw of acceptance. So a rate up to
+        // 3 % below the best rate of `rate` is allowed.
         assert!(rate(&LAW, n, fixed as i32) > 0.97 * rate(&LAW, n, best), "{clients}: K = {fixed}, {best} on paper");
         assert_eq!(advice.verdict, Verdict::Change, "{}", advice.in_words());
         let gain = advice.at_loads[0].advised_gain.unwrap().mean;
@@ -224,8 +225,8 @@ fn each_observed_load_has_a_row() {
     }
 }
 
-/// On this synthetic server, verification is cheap at one request and expensive at eight, so that no fixed draft length
-/// is right for both.
+/// On this synthetic server, verification is cheap in a batch of one request and expensive in a batch of eight. So no
+/// fixed draft length is right for one client and for eight clients.
 #[test]
 fn where_the_length_depends_on_the_load_the_table_is_the_advice() {
     let dir = tempfile::tempdir().unwrap();

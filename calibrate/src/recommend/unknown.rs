@@ -1,8 +1,8 @@
 //! Draws the uncertain values of a calibration for each seed. These values are: acceptance rates, which come from
 //! finitely many rounds (a request's draft tokens of one step); rates at positions deeper than any drafted position;
-//! and, in a calibration from a table, the costs. A seed also draws arrivals and lengths, so an interval over seeds
-//! includes all of these. All candidates get the same draw from a seed. The recordings of a truth table are not drawn,
-//! because they are the observed requests themselves.
+//! and, in a calibration from a table of benchmark results, the costs. A seed also draws arrivals and lengths, so an
+//! interval over seeds includes the uncertainty of values, arrivals and lengths. All candidates get the same draw
+//! from a seed. The recordings of a truth table are not drawn, because they are the observed requests themselves.
 
 use crate::kept::Known;
 use crate::unknown_costs::normal;
@@ -47,8 +47,9 @@ pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Resul
     made
 }
 
-/// `rates` with random errors. The more rounds (a request's draft tokens of one step) reached the position of a rate,
-/// the smaller is the rate's error. At a position that no round reached, the standard deviation is [`DEEPER`].
+/// The acceptance rates `rates` with random errors added. The more rounds (a request's draft tokens of one step)
+/// reached the position of a rate, the smaller is the rate's error. At a position that no round reached, the standard
+/// deviation of the error is [`DEEPER`].
 fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
     let drawn_rate = |(at, &rate): (usize, &f64)| {
         let deviation = match known.acceptance.get(at) {

@@ -9,9 +9,10 @@ use foretoken_report::{plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 use std::fmt::Write;
 
-/// A text that says to which steps the break-even shares of accepted draft tokens apply.
+/// A text that says where the break-even shares of accepted draft tokens apply: to steps without prompts, compared
+/// with a server without a drafter.
 pub const DECODE_STEPS_ALONE: &str = "decode steps alone, against plain decoding without a loaded drafter";
-/// A text that says to which servers the table of draft lengths by batch size applies.
+/// A text that says that the table of draft lengths by batch size is for a server with a loaded drafter.
 pub const DRAFTER_LOADED: &str = "the drafter loaded, so that its passes over prompts cost at K = 0 as well";
 
 pub(super) fn percent(x: f64) -> String {
@@ -67,8 +68,8 @@ impl Advice {
         format!("{}{advice}{depends}", self.overloaded())
     }
 
-    /// A sentence that names the smallest closed loop at which drafting does not pay; `None` unless drafting pays at
-    /// all smaller loops and at no larger one.
+    /// A sentence that names the smallest closed loop at which drafting does not pay. There is a sentence only if
+    /// drafting pays at all smaller loops and at no larger loop; else `None`.
     pub fn from_where(&self) -> Option<String> {
         let drafts = |at: &AtLoad| {
             let best = |among: &dyn Fn(u32) -> bool| {
@@ -86,8 +87,8 @@ impl Advice {
         turns_once.then(|| format!("Do not speculate from the {from} on; up to the {last} it pays."))
     }
 
-    /// The beginning of the recommendation that names the loads that the server cannot keep up with, whichever
-    /// candidate policy it runs; empty without such loads.
+    /// The first words of the recommendation, about overload: they name the loads with which the server cannot keep
+    /// up, whichever candidate policy it runs. Empty if there is no such load.
     fn overloaded(&self) -> String {
         let beyond: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_some()).collect();
         if beyond.is_empty() {
@@ -106,8 +107,8 @@ impl Advice {
         }
     }
 
-    /// The gain of the advised candidate policy as text: at the one load that counts, or from the load with the
-    /// smallest gain to the load with the largest gain.
+    /// The gain of the advised candidate policy as text. If one load counts, the text has the gain at this load.
+    /// Otherwise the text has the smallest and the largest gain, each with its load.
     fn gains(&self) -> String {
         let carried = |at: &&AtLoad| at.overload.is_none();
         let all = || self.at_loads.iter().filter_map(|at| Some((at.advised_gain?, at)));
@@ -164,7 +165,7 @@ impl Advice {
         )
     }
 
-    /// The policy that the server runs now, and how it is known.
+    /// A line that names the policy which the server runs now, and says how this is known.
     pub fn now_in_words(&self) -> String {
         format!("now: {} ({})", self.now.name, self.now.why)
     }
@@ -234,7 +235,7 @@ impl Advice {
         Some(format!("at its worst load, against the best there: {}", words.join("; ")))
     }
 
-    /// The request rate up to which drafting pays, as a sentence.
+    /// A sentence on the request rate up to which drafting pays, or on whether it pays at any simulated rate.
     pub fn stops(&self) -> Option<String> {
         let loads = self.loads.as_ref()?;
         let pays = loads.points.iter().any(|l| l.pays.is_some_and(|g| g.mean > 0.0));

@@ -7,9 +7,9 @@ use crate::acceptance::Position;
 /// The share of rounds (a request's draft tokens of one step) in which the draft token at each position was accepted,
 /// up to the longest draft length of the table.
 ///
-/// If rows of a draft length have shares by position, these are used. Otherwise the shares come from the mean numbers
-/// of accepted draft tokens. The means of two draft lengths differ by the sum of the shares at the positions between
-/// the two lengths. These shares are assumed to fall by one factor from position to position.
+/// If rows of a draft length have shares by position, these shares are used. Otherwise the shares come from the mean
+/// numbers of accepted draft tokens. The means of two draft lengths differ by the sum of the shares at the positions
+/// between the two lengths. These shares are assumed to fall by one constant factor from position to position.
 pub fn survivals(cells: &[Cell]) -> Vec<f64> {
     let mut lengths: Vec<u32> = cells.iter().filter(|c| c.k > 0 && c.accepted.is_some()).map(|c| c.k).collect();
     lengths.sort_unstable();

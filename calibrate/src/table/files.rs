@@ -38,7 +38,7 @@ impl TableCalibration {
         all.into_iter().collect()
     }
 
-    /// The fitted costs as a calibrated profile.
+    /// The fitted costs as a calibrated profile, the content of `profile.toml`.
     pub fn profile(&self) -> Calibrated {
         let law = &self.fit.law;
         let most = |of: &dyn Fn(&Cell) -> f64| self.cells.iter().map(of).fold(0.0, f64::max).ceil() as u64;
@@ -79,7 +79,8 @@ impl TableCalibration {
         let mut engine = stated.engine.clone();
         engine.frontend_s = self.fit.law.frontend_s;
         engine.max_draft_len = engine.max_draft_len.max(self.positions.len() as u32);
-        // The profile has the host time of a step, so the experiment must not have it too.
+        // The profile has the host time of a step. The experiment must not have host time too, because it would count
+        // twice.
         engine.host = foretoken_sim::HostLaw::default();
         let largest = self.cells.iter().max_by(|a, b| requests_at_once(a).total_cmp(&requests_at_once(b)));
         let cell = largest.expect("a table has a row");

@@ -1,10 +1,10 @@
-//! Fits the costs of passes and of the host (the law) to the results in a table, by simulating the table's rows
-//! (cells).
+//! Fits costs of passes and of the host to a table of benchmark results, by simulating the table's rows. A row (also
+//! called cell) has the results of one draft length at one load. The set of costs is called the law.
 //!
-//! In a closed loop the order of steps does not depend on their costs, so the time per token of a cell is linear in
-//! each number of the law. A simulation with one number changed gives the slope of the results in this number. The
-//! fitted law is the non-negative least-squares solution in relative errors. Open loads are not exactly linear. So
-//! slopes and solution are computed repeatedly, each time at the previous solution.
+//! In a closed loop the order of steps does not depend on their costs, so the time per token of a row is linear in
+//! each cost. A simulation with one cost changed gives the slope of the results in this cost. The fitted costs are
+//! the non-negative least-squares solution in relative errors. Open loads are not exactly linear. So slopes and
+//! solution are computed repeatedly, each time at the previous solution.
 
 use super::law::{Law, Term};
 use super::read::{Cell, CellLoad};
@@ -14,9 +14,11 @@ use foretoken_sim::metrics::student_t_975;
 use foretoken_spec::problem::Result;
 use nalgebra::{DMatrix, DVector};
 
-/// The slopes of the results in the fitted costs, and the solution, are computed at most this number of times.
+/// Slopes and solution are computed at most this number of times. A slope is the change of a result (such as TPOT of
+/// a row) per unit of a fitted cost.
 const ROUNDS: usize = 3;
-/// The fit of costs ends when simulations with the solution differ from the linear prediction by less than this share.
+/// The fit of costs ends when simulations with the fitted costs differ from the linear model's predictions by less
+/// than this share.
 const STILL: f64 = 2e-3;
 /// The cost `WithoutGraph` (host time of steps that are too large for a captured CUDA graph) is fitted only with at
 /// least this number of loads with draft tokens. A straight line fits fewer loads equally well.
@@ -78,8 +80,8 @@ fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> 
     Ok(all)
 }
 
-/// (The fitted costs whose values the rows of the table (`cells`) determine; numbers of requests that are tried as the
-/// size of the largest captured CUDA graph, see [`Term::WithoutGraph`]).
+/// Chooses what is fitted to the rows `cells` of a table. Returns (the costs whose values the rows determine, the
+/// numbers of requests that are tried as the size of the largest captured CUDA graph; see [`Term::WithoutGraph`]).
 pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     let loads = |among: &dyn Fn(&Cell) -> bool| {
         let mut all: Vec<u32> = cells
@@ -129,8 +131,8 @@ pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     (all, ends)
 }
 
-/// A linear model of the measured numbers: how each one depends on the fitted costs (terms). It holds near the costs at
-/// which the slopes were computed.
+/// A linear model of the measured numbers: how each number depends on the fitted costs (terms). The model holds near
+/// the costs at which its slopes were computed.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
@@ -156,8 +158,8 @@ pub struct Solution {
     pub values: Vec<f64>,
     /// Sum over the measured numbers of the squared relative errors of their predictions.
     pub squares: f64,
-    /// Number of fitted numbers: the costs `terms`, and one more if the size of the largest captured CUDA graph was
-    /// chosen.
+    /// Number of fitted numbers: one for each cost in `terms`, and one more if the size of the largest captured CUDA
+    /// graph was chosen too.
     pub numbers: usize,
     /// Number of measured numbers (such as TPOT of a row) to which the costs were fitted.
     pub measured: usize,
@@ -173,7 +175,8 @@ pub struct Unsupported {
     /// The F ratio: the decrease of the sum of squared errors by this cost, divided by the remaining sum of squares per
     /// degree of freedom.
     pub ratio: f64,
-    /// The 95th percentile of the F ratio if the true cost is 0. The cost is supported only above it.
+    /// The 95th percentile of the F ratio if the true cost is 0. The cost is supported only if `ratio` is above this
+    /// value.
     pub needed: f64,
 }
 
@@ -187,8 +190,8 @@ fn f_95(numbers: usize, free: usize) -> f64 {
     }
 }
 
-/// The F ratio of the costs that the solution `full` has and `less` has not, with its 95th percentile; `None` if no
-/// degree of freedom remains.
+/// Compares the solutions `full` and `less`, where `less` lacks some costs of `full`. Returns (F ratio of these
+/// costs, its 95th percentile if the true costs are 0); `None` if no degree of freedom remains.
 fn f_test(full: &Solution, less: &Solution) -> Option<(f64, f64)> {
     let free = full.measured.checked_sub(full.numbers).filter(|&n| n > 0)?;
     let numbers = full.numbers - less.numbers;
@@ -212,8 +215,8 @@ impl Solution {
 }
 
 impl Slopes {
-    /// Computes the slopes of the results in the fitted costs by simulating the rows of the table. They hold near the
-    /// costs `known` in which `terms` have these `values`.
+    /// Computes the slopes of the results in the fitted costs, by simulating the rows of the table. `values` are the
+    /// values of the costs `terms`; all other costs come from `known`. The slopes hold near these costs.
     fn at(
         server: &Server,
         cells: &[Cell],
@@ -237,7 +240,8 @@ impl Slopes {
             };
             let asked: Vec<Measured> = measured.iter().copied().filter(moves).collect();
             let value = terms.iter().position(|t| *t == term).map_or(0.0, |at| values[at]);
-            // The costs have one size of the largest captured CUDA graph, so `with` may replace another size.
+            // A law holds only one size of the largest captured CUDA graph. If `term` has another size, `with`
+            // replaces the size in `law`.
             let changed = law.with(&[term], &[value + term.step()]);
             let without = law.with(&[term], &[value]);
             let base = if without == law { None } else { Some(predicted(server, cells, &without, &asked)?) };
@@ -265,17 +269,17 @@ impl Slopes {
         Ok(Slopes { measured, terms: columns, ends: ends.to_vec(), known, slopes })
     }
 
-    /// The best fit of costs to the measured numbers of those rows of the table for which `counts(row)` is true. F
-    /// tests at 95 % decide which host costs it has.
+    /// The best fit of costs to the measured numbers of the rows for which `counts(row)` is true. F tests at 95 %
+    /// decide which host costs the fit has.
     pub fn solve(&self, counts: &dyn Fn(usize) -> bool) -> Solution {
         let plain = self.solve_with(counts, None, &[]);
         let among = (0..self.ends.len()).map(|end| (end, self.solve_with(counts, Some(end), &[])));
         let best = among.min_by(|a, b| a.1.squares.total_cmp(&b.1.squares));
         let supported = best.filter(|(_, best)| f_test(best, &plain).is_some_and(|(ratio, needed)| ratio > needed));
         let (end, mut solution) = supported.map_or((None, plain), |(end, best)| (Some(end), best));
-        // The host cost with the least F ratio is left out first: without it, the others may be supported. If the
-        // solution has additional host time for steps without a graph (`Term::WithoutGraph`), the host time per step
-        // (`Term::Speculating`) is not tested.
+        // The host cost with the least F ratio is left out first: without this cost, the remaining host costs may be
+        // supported. If the solution has additional host time for steps without a graph (`Term::WithoutGraph`), the
+        // host time per step (`Term::Speculating`) is not tested.
         let mut unsupported: Vec<Unsupported> = vec![];
         loop {
             let without = |term: Term| unsupported.iter().map(|u| u.term).chain([term]).collect::<Vec<Term>>();
@@ -295,8 +299,8 @@ impl Slopes {
         Solution { unsupported, ..solution }
     }
 
-    /// The best fit of costs to those rows of the table for which `counts(row)` is true. The size of the largest
-    /// captured CUDA graph and the choice of costs are taken from `like`.
+    /// The best fit of costs to the measured numbers of the rows for which `counts(row)` is true. The size of the
+    /// largest captured CUDA graph, and which costs are left out, are taken from the solution `like`.
     pub fn solve_like(&self, like: &Solution, counts: &dyn Fn(usize) -> bool) -> Solution {
         let end = like.terms.iter().find_map(|t| match t {
             Term::WithoutGraph(above) => self.ends.iter().position(|end| end == above),
@@ -336,7 +340,7 @@ impl Slopes {
         self.known[at] + by_terms.sum::<f64>()
     }
 
-    /// The index in `slopes` of the entry for the cost `term`.
+    /// The index in `slopes` of the slopes in the cost `term`.
     fn column(&self, term: &Term) -> usize {
         match term {
             Term::WithoutGraph(above) => {
@@ -346,7 +350,8 @@ impl Slopes {
         }
     }
 
-    /// For each cost of `solution`: the slope of measured number `at` in this cost, divided by `seconds`.
+    /// For each cost of `solution`, the slope of measured number `at` in this cost, divided by `seconds`. In the
+    /// order of `solution.terms`.
     pub fn row(&self, at: usize, solution: &Solution, seconds: f64) -> Vec<f64> {
         solution.terms.iter().map(|term| self.slopes[self.column(term)][at] / seconds).collect()
     }
@@ -369,13 +374,13 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The linear model, at the fitted costs, of the results of other rows, for example of the held-out rows.
+    /// The linear model, at the fitted costs, of the results of the rows `cells`, for example of held-out rows.
     ///
     /// # Errors
-    /// A cell cannot be simulated, or the user interrupts.
+    /// A row cannot be simulated, or the user interrupts.
     pub fn slopes_of(&self, server: &Server, cells: &[Cell]) -> Result<Slopes> {
         let Solution { terms, values, .. } = &self.solution;
-        // `at` sets the values of the fitted costs. Everything else comes from `self.law`.
+        // `at` sets the values of the fitted costs. All other costs come from `self.law`.
         Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values)
     }
 

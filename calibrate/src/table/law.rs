@@ -22,16 +22,16 @@ pub enum Term {
     Speculating,
     /// A fitted cost: host seconds per request in a step that verifies draft tokens.
     SpeculatingRequest,
-    /// Additional host seconds per step that verifies draft tokens, if the step has more than this number of requests:
-    /// no captured graph is that large.
+    /// Additional host seconds per step that verifies draft tokens, if the step has more than this number of
+    /// requests. No captured CUDA graph is large enough for such a step.
     WithoutGraph(u32),
     /// A fitted cost: seconds from client to scheduler and back, per request.
     Frontend,
 }
 
 impl Term {
-    /// By how many seconds the cost is changed to compute the slope of the results in it. It is small compared with the
-    /// values of real servers.
+    /// By how many seconds the cost is changed to compute the slope of the results in this cost. The change is small
+    /// compared with the cost's value on real servers.
     pub fn step(self) -> f64 {
         match self {
             Term::Pass | Term::Speculating | Term::WithoutGraph(_) | Term::Frontend => 1e-3,
@@ -45,13 +45,13 @@ impl Term {
         !matches!(self, Term::Pass | Term::Token | Term::Frontend)
     }
 
-    /// True if the fit leaves the cost out where the measured numbers do not support it, as for host times, which may
-    /// be 0.
+    /// True if the fit leaves the cost out where the measured numbers do not support it. This is so for host times,
+    /// because a host time may be 0.
     pub fn is_tested(self) -> bool {
         matches!(self, Term::Speculating | Term::SpeculatingRequest)
     }
 
-    /// What this cost of passes or of the host is, as text.
+    /// The name of this cost of passes or of the host, such as `target pass`.
     pub fn name(self) -> &'static str {
         match self {
             Term::Pass => "target pass",
@@ -64,7 +64,7 @@ impl Term {
         }
     }
 
-    /// This cost of passes or of the host, with its value `x`, as text.
+    /// The name of this cost and its value `x`, in seconds, as text in ms or µs.
     pub fn in_words(self, x: f64) -> String {
         let (ms, us) = (format!("{:.3} ms", 1e3 * x), format!("{:.1} us", 1e6 * x));
         match self {
@@ -84,7 +84,7 @@ impl Term {
 /// The costs of passes and of the host with which the rows of a table are simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Law {
-    /// The linear cost of a target pass. Its part per token of context comes from the experiment or is 0.
+    /// The linear cost of a target pass. The time per token of context comes from the experiment or is 0.
     pub target: Coefficients,
     /// The cost of a draft pass, stated by the experiment or fitted.
     pub draft: LatencySpec,
@@ -96,7 +96,8 @@ pub struct Law {
 
 impl Law {
     /// The costs before the fit: all costs that are fitted are 0. `alpha_s` is the target's time per token of context
-    /// in seconds, and `draft` is the cost of draft passes. Both come from the experiment, if it states them.
+    /// in seconds, and `draft` is the cost of draft passes. The caller takes these two values from the experiment, if
+    /// it states them.
     pub fn known(alpha_s: f64, draft: Option<LatencySpec>) -> Law {
         Law {
             target: Coefficients { alpha_s, gamma_s: 0.0, delta_s: 0.0 },
@@ -127,7 +128,8 @@ impl Law {
         law
     }
 
-    /// The costs as settings of an experiment, `key=value`. They replace the experiment's own.
+    /// The costs as settings of an experiment, `key=value`. These settings replace the costs that the experiment
+    /// states.
     ///
     /// # Errors
     /// A value cannot be written as TOML.

@@ -51,7 +51,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// The error of the predicted speed: predicted speed / measured speed − 1.
+    /// The error of the predicted speed: measured time / predicted time − 1, which is predicted speed / measured
+    /// speed − 1.
     pub fn error(&self) -> f64 {
         self.measured_s / self.predicted_s - 1.0
     }
@@ -67,9 +68,11 @@ impl Judged {
 pub struct ErrorsWithoutLoad {
     /// The load (clients or request rate) that was left out of the fit.
     pub load: CellLoad,
-    /// The mean absolute error for this load of costs fitted to the other loads alone, as a share.
+    /// The mean absolute error, as a share, of the predictions for this load. All predicting costs, with the size of
+    /// the largest captured CUDA graph, are fitted to the other loads alone.
     pub error: f64,
-    /// The error as in `error`, but the size of the largest captured CUDA graph comes from the fit to all loads.
+    /// The mean absolute error, as a share, of the predictions for this load. The predicting costs are fitted to the
+    /// other loads, but the size of the largest captured CUDA graph comes from the fit to all loads.
     pub with_graphs: f64,
 }
 
@@ -129,11 +132,11 @@ impl TableCalibration {
         TableCalibration::of_cells(name, inputs, cells, base, only, interrupt)
     }
 
-    /// Calibrates on runs of load generators. The costs are fitted to the runs with the draft lengths `only`, or to all
-    /// runs if `only` is `None`. The other runs are held out.
+    /// Calibrates on runs of load generators. The costs are fitted to the runs with the draft lengths `only`, or to
+    /// all runs if `only` is `None`. The other runs are held out.
     ///
     /// # Errors
-    /// As [`TableCalibration::of`].
+    /// The errors of [`TableCalibration::of`].
     pub fn of_results(
         results: Results,
         base: Base,
@@ -214,7 +217,8 @@ impl TableCalibration {
         Ok(found)
     }
 
-    /// (Mean, largest) absolute error of the predictions of held-out numbers; `None` if none was held out.
+    /// (Mean, largest) absolute error of the predictions of held-out measured numbers; `None` if no number was held
+    /// out.
     pub fn held_out(&self) -> Option<(f64, f64)> {
         let errors: Vec<f64> = self.judged.iter().filter(|j| !j.fitted).map(|j| j.error().abs()).collect();
         let largest = errors.iter().copied().reduce(f64::max)?;
@@ -242,8 +246,8 @@ fn is_free(draft: &LatencySpec) -> bool {
     *draft == LatencySpec::Linear(Coefficients::FREE)
 }
 
-/// Number of tokens that the largest load of the table of benchmark results may have in KV at once, generously
-/// estimated.
+/// A generous upper estimate of the number of tokens that the largest load of the table of benchmark results has in
+/// KV at once.
 fn most_tokens(cells: &[Cell]) -> u64 {
     let tokens_of = |c: &Cell| {
         let clients = match c.load {
@@ -313,8 +317,8 @@ impl Spread {
     /// [`STATED`].
     fn draws(&self, solution: &Solution, draft_is_stated: bool) -> Vec<CostFactors> {
         let Some(root) = self.inverse.clone().cholesky().map(|c| c.l()) else { return vec![] };
-        // With few measurements, errors have the wider tails of Student's t, so the random factors are wider by t /
-        // 1.96.
+        // With few measurements, the errors have the wider tails of Student's t. So the standard deviation of the
+        // random factors is multiplied by t / 1.96.
         let wide = self.sigma * self.t / NORMAL;
         let draw = |n: u64| {
             let luck = Luck::new(n, Stream::Noise, u64::MAX - 1);
@@ -361,8 +365,8 @@ fn left_out(fit: &Fit, cells: &[Cell]) -> Vec<f64> {
     if cells.len() < 3 { vec![] } else { (0..fit.slopes.measured().len()).map(error).collect() }
 }
 
-/// For each load, the mean absolute errors, over all its draft lengths, of predictions by costs that were fitted
-/// without the load. `held` has further rows to predict, to which no costs were fitted.
+/// For each load, the mean absolute error of its predictions by costs that were fitted without the load. The mean is
+/// over all rows with the load. `held` has held-out rows, whose predictions count too.
 fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> Vec<ErrorsWithoutLoad> {
     let mut loads: Vec<CellLoad> = Vec::new();
     for cell in cells {
@@ -393,8 +397,8 @@ fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> 
     loads.into_iter().map(without).collect()
 }
 
-/// The verdict on the fitted costs, from the errors on held-out rows. If no row is held out, it comes from the errors
-/// in `left_out`: each fitted number is predicted by costs fitted without its row.
+/// The verdict on the fitted costs, from the errors on held-out rows. If no row is held out, the verdict comes from
+/// the errors in `left_out`: each fitted number is predicted by costs that were fitted without the number's row.
 fn verdict(judged: &[Judged], left_out: &[f64]) -> Verdict {
     let held: Vec<f64> = judged.iter().filter(|j| !j.fitted).map(Judged::error).collect();
     let (errors, what) = match held.is_empty() {

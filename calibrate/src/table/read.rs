@@ -41,8 +41,8 @@ pub struct Cell {
     pub output: f64,
     /// Number of requests that were sent for this row of benchmark results; `None` if the table does not say.
     pub requests: Option<u32>,
-    /// The server's `max_num_seqs` when this row of benchmark results was measured; `None` if the experiment's value
-    /// holds.
+    /// The server's `max_num_seqs` when this row of benchmark results was measured; `None` if it is the value that
+    /// the experiment states.
     pub max_num_seqs: Option<u32>,
     /// Measured output tokens per second of the whole server.
     pub tok_s: Option<f64>,
@@ -51,7 +51,7 @@ pub struct Cell {
     /// Measured mean time per output token after the first, seconds.
     pub tpot_s: Option<f64>,
     /// How many draft tokens of a request were accepted in a step, without the bonus token. `None` if the table does
-    /// not say, and at draft length 0.
+    /// not say, or if the draft length is 0.
     pub accepted: Option<Accepted>,
 }
 
@@ -60,7 +60,8 @@ pub struct Cell {
 pub enum Accepted {
     /// Mean number of accepted draft tokens of a request in a step.
     Mean(f64),
-    /// Share of rounds (a request's draft tokens of one step) in which the draft token at each position was accepted.
+    /// `[i]` is the share of rounds (a request's draft tokens of one step) in which the draft token at position i + 1
+    /// was accepted.
     ByPosition(Vec<f64>),
 }
 
@@ -94,15 +95,15 @@ const OTHERS: [(&str, &str); 12] = [
     ("tok_min", "tok_s, in output tokens per second"),
 ];
 
-/// A value of a table of benchmark results that differs from comparable values by more than this factor must be in
+/// If a value of a table of benchmark results differs from comparable values by more than this factor, it must be in
 /// another unit.
 const OTHER_UNIT: f64 = 100.0;
 
-/// One line of a table of benchmark results, with what error messages need.
+/// One line of a table of benchmark results, with the table's name and text for error messages.
 struct Row<'a> {
     name: &'a str,
     text: &'a str,
-    /// Range of bytes in which the line stands in the table's text.
+    /// The line's range of bytes in the table's text.
     span: Range<usize>,
     /// The line's number in the table of benchmark results, from 1.
     line: usize,
@@ -118,12 +119,13 @@ impl Row<'_> {
     }
 }
 
-/// Reads the table of benchmark results `text`. Errors call it `name`. Lines that begin with `#` are comments.
+/// Reads the table of benchmark results `text`. `name` is the table's name in errors. Lines that begin with `#` are
+/// comments.
 ///
 /// # Errors
 /// A column is missing or unknown; a value is not a number of the column's kind; a row has no load, two loads or no
-/// measured value; two rows have the same cell; or a value is in another unit than its column. The error names the
-/// line.
+/// measured value; two rows have the same load and draft length; or a value is in another unit than its column. The
+/// error names the line.
 pub fn read(name: &str, text: &str) -> Result<Vec<Cell>> {
     let mut at = 0;
     let mut rows = Vec::new();
@@ -163,7 +165,8 @@ fn columns() -> String {
     format!("a row is one cell; the columns are {}", COLUMNS.join(", "))
 }
 
-/// The column names in the header line of a table of benchmark results, checked.
+/// Reads the column names in the header line of a table of benchmark results. It is an error if a name is unknown or
+/// stands twice, or if a needed column is missing.
 fn header(row: &Row) -> Result<Vec<&'static str>> {
     let mut heads = Vec::new();
     for field in fields(row) {
@@ -279,8 +282,8 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// The first row of a table with a value that must be in another unit than the other rows of its load, with what is
-/// wrong and what to do. A closed loop whose throughput and TPOT contradict its number of clients counts too.
+/// Finds a row with a value that must be in another unit than the other rows of its load. Also finds a closed loop
+/// whose throughput and TPOT contradict its number of clients. Returns (the row, what is wrong, what to do).
 pub(super) fn wrong_unit(cells: &[Cell]) -> Option<(&Cell, String, &'static str)> {
     type Of = fn(&Cell) -> Option<f64>;
     let columns: [(&str, Of, f64); 3] = [
@@ -290,7 +293,8 @@ pub(super) fn wrong_unit(cells: &[Cell]) -> Option<(&Cell, String, &'static str)
     ];
     for (column, of, shown) in columns {
         for cell in cells {
-            // A value of a row is compared with the median of the rows with other draft lengths at the same load.
+            // The value of a row is compared with the median of the other rows at the same load, which have other
+            // draft lengths.
             let Some(own) = of(cell) else { continue };
             let same = |c: &&Cell| c.load == cell.load && c.line != cell.line;
             let mut others: Vec<f64> = cells.iter().filter(same).filter_map(of).collect();
@@ -314,7 +318,7 @@ pub(super) fn wrong_unit(cells: &[Cell]) -> Option<(&Cell, String, &'static str)
         }
     }
     // In a closed loop tok_s × tpot_s is the number of requests in flight, which is about the number of clients
-    // (Little's law). If this product is off by a factor of OTHER_UNIT or more, one of the two columns is in another
+    // (Little's law). If this product is off by a factor of OTHER_UNIT or more, `tok_s` or `tpot_ms` is in another
     // unit.
     for cell in cells {
         if let (Some(clients), Some(tok_s), Some(tpot_s)) = (loop_size(cell), cell.tok_s, cell.tpot_s) {

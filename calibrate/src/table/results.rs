@@ -9,11 +9,11 @@ use foretoken_spec::problem::{Problem, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Rounds (a request's draft tokens of one step) may on average be shorter than the draft length by this share, because
-/// the last round of an answer may be shorter.
+/// The mean number of draft tokens of a request in a step may be below the draft length by at most this share,
+/// because the last draft of an answer may be shorter.
 const SHORTER: f64 = 0.25;
 
-/// A load generator's file of results with the draft length of its runs.
+/// A load generator's file of results, and the draft length with which its runs were measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultFile {
     /// Draft length of all runs of the file; 0 without speculation.
@@ -48,7 +48,7 @@ pub struct Results {
     pub inputs: Vec<Input>,
     /// One row (draft length at a load) for each run, in the order of the files.
     pub cells: Vec<Cell>,
-    /// What the user should know of the load generators' files, one sentence each.
+    /// Warnings about the load generators' files, one sentence each, for the user.
     pub warnings: Vec<String>,
 }
 
@@ -125,7 +125,8 @@ impl Results {
     }
 }
 
-/// How many draft tokens of a request were accepted in a step of the run, checked against its draft length `k`.
+/// How many draft tokens of a request were accepted in a step of the run `run`. It is an error if the number
+/// contradicts the draft length `k`.
 fn accepted(k: u32, from: &str, run: &Run) -> Result<Option<Accepted>> {
     let wrong = |what: String| {
         Err(Problem::bad_input(format!("{from}: {what}, and the file is given with K = {k}"))
@@ -152,8 +153,8 @@ fn accepted(k: u32, from: &str, run: &Run) -> Result<Option<Accepted>> {
     }
 }
 
-/// The rows of benchmark results as a table in CSV, so that the user can add what the load generators' files do not
-/// say.
+/// The rows of benchmark results as a table in CSV. The user can add to this table what the load generators' files do
+/// not say, such as acceptance.
 pub(super) fn as_table(cells: &[Cell]) -> String {
     let mut text = "clients,rate,k,input,output,requests,tok_s,ttft_ms,tpot_ms,accepted".to_owned();
     let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.4}"));

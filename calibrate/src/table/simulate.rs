@@ -23,7 +23,7 @@ pub struct Base {
     pub text: String,
     /// The folder to which the paths in the server's experiment are relative.
     pub folder: PathBuf,
-    /// True if the user gave the experiment, false for the default one.
+    /// True if the user gave the experiment; false if it is the default experiment.
     pub given: bool,
 }
 
@@ -46,11 +46,14 @@ requests = 1
 constant = { rate = 0.0 }
 ";
 
-/// Number of simulated requests per client of a closed loop, if the table does not state a number of requests.
+/// Number of simulated requests per client of a closed loop, if the table of benchmark results does not state a
+/// number of requests.
 const EACH: u32 = 12;
-/// Least number of simulated requests of a closed loop, if the table of benchmark results does not state one.
+/// Least number of simulated requests of a closed loop, if the table of benchmark results does not state a number of
+/// requests.
 const AT_LEAST: u32 = 64;
-/// Number of simulated requests of an open load, if the table of benchmark results does not state one.
+/// Number of simulated requests of an open load, if the table of benchmark results does not state a number of
+/// requests.
 const OPEN: u32 = 500;
 /// The acceptance rate of the last draft position is used for this number of further positions, so that larger draft
 /// lengths than the table's can be simulated.
@@ -94,8 +97,8 @@ pub struct Server<'a> {
     pub base: &'a Base,
     /// Acceptance rates by draft position in a step: P(accepted | all earlier draft tokens of the step accepted).
     pub rates: &'a [f64],
-    /// Number of KV blocks of the server. It is given separately, because the experiment may derive it from a GPU, and
-    /// the fitted costs replace the experiment's hardware.
+    /// Number of KV blocks of the server. This field is needed because the experiment may derive the number from a
+    /// GPU, and the fitted costs replace the experiment's hardware.
     pub num_gpu_blocks: u32,
     /// The distribution of prompt and output lengths that the experiment states.
     pub lengths: Option<LengthSpec>,

@@ -1,4 +1,5 @@
-//! The results of a calibration from a table of benchmark results, and what the table does not determine, as text.
+//! Texts about a calibration from a table of benchmark results: its results, and which costs the table does not
+//! determine.
 
 use super::fit::{Quantity, Unsupported};
 use super::law::Term;
@@ -10,8 +11,8 @@ use std::fmt::Write;
 /// A warning appears if the table's measured numbers are fewer than this multiple of the number of fitted costs.
 const FEW: usize = 2;
 
-/// Where these rows of benchmark results stand: `t.csv, lines 2 and 3` for rows of the table `name`, `a.json, run 1;
-/// b.json, run 2` for runs of load generators' files.
+/// A text that says where the rows `cells` of benchmark results stand: `t.csv, lines 2 and 3` for rows of the table
+/// `name`, `a.json, run 1; b.json, run 2` for runs of load generators' files.
 fn places(name: &str, cells: &[&Cell]) -> String {
     let runs: Vec<&str> = cells.iter().filter_map(|c| c.from.as_deref()).collect();
     if !runs.is_empty() {
@@ -98,7 +99,7 @@ impl TableCalibration {
         all
     }
 
-    /// The results of the calibration as text for the terminal.
+    /// The results of the calibration as text for the terminal: fitted costs, errors, predictions and verdict.
     pub fn in_words(&self) -> String {
         let mut text = String::new();
         let mut line = |words: String| writeln!(text, "{}", words.trim_end()).expect("a string grows");

@@ -12,14 +12,14 @@ use serde::Serialize;
 pub struct SeedResult {
     /// The seed of the random draws in the search's runs.
     pub seed: u64,
-    /// The fewest replicas that carry the load; `None` if even `fleet.most_replicas` replicas do not carry it.
+    /// The fewest replicas that carry the load; `None` if even `fleet.most_replicas` replicas do not carry the load.
     pub replicas: Option<u32>,
     /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
     /// The capacity (highest carried request rate) of one replica alone, requests per second. `None` if the replica
     /// carries no rate, or carries every tried rate.
     pub one_req_s: Option<f64>,
-    /// The replicas that an ideal fleet needs, which splits the load without loss; `None` if `one_req_s` is `None`.
+    /// The number of replicas of an ideal fleet, which splits the load without loss. `None` if `one_req_s` is `None`.
     pub perfect: Option<Perfect>,
     /// The result of each tried number of replicas, ascending by number.
     pub probes: Vec<Probe>,
@@ -78,7 +78,7 @@ impl LoadOverTime {
         self.req_s.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The replicas that an ideal fleet needs, which splits this load without loss, if one replica carries `one`
+    /// The number of replicas of an ideal fleet, which splits this load without loss, if one replica carries `one`
     /// requests per second.
     pub fn perfect(&self, one: f64) -> Perfect {
         let need = |rate: &f64| (rate / one).ceil().max(1.0);
@@ -124,7 +124,8 @@ pub struct PolicyFleet {
 }
 
 impl PolicyFleet {
-    /// The replicas that an ideal fleet needs, which splits the load without loss, from the search with the first seed.
+    /// The number of replicas of an ideal fleet, which splits the load without loss, from the search with the first
+    /// seed.
     pub fn perfect(&self) -> Option<Perfect> {
         self.seeds.first().and_then(|s| s.perfect)
     }
@@ -217,9 +218,9 @@ pub struct FleetAnswer {
     pub warnings: Vec<String>,
     /// The smallest fleet of each policy at each combination of swept values. Policies vary fastest in the list.
     pub fleets: Vec<PolicyFleet>,
-    /// Three fleets to compare at each combination of swept values: without drafting and with drafting, both with the
-    /// fewest replicas that any drafting policy needs, and without drafting with one more replica. Empty if no drafting
-    /// policy has a fleet.
+    /// Three fleets to compare at each combination of swept values. Two fleets have the fewest replicas that any
+    /// drafting policy needs, one without drafting and one with drafting. The third fleet does not draft and has one
+    /// more replica. Empty if no drafting policy has a fleet.
     pub ways: Vec<Alternative>,
     /// The request rate at which drafting begins or ceases to pay, for each combination of swept values at which a
     /// drafting policy has a fleet.

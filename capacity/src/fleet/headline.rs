@@ -1,5 +1,5 @@
-//! The answer of the search for the smallest fleet in a sentence: what to run, what it costs, and what the alternative
-//! costs.
+//! The answer of the search for the smallest fleet in a sentence: which fleet to run, what it costs, and what a fleet
+//! without drafting (or the cheapest one with drafting) costs.
 
 use super::answer::{Alternative, FleetAnswer, PolicyFleet};
 use crate::words::{digits, swept_in_words};
@@ -25,9 +25,9 @@ impl FleetAnswer {
         lines
     }
 
-    /// The cheapest fleet that a server can run. If several fleets have the least price, takes the first fleet with
-    /// drafting on which requests take less time than without drafting. If there is none, takes the first of the
-    /// cheapest fleets in `fleets`.
+    /// The cheapest fleet that a server can run. If several fleets have the least price, takes the first of these
+    /// fleets that drafts and whose requests take less time than without drafting. If no such fleet drafts with a
+    /// gain, takes the first of the cheapest fleets in `fleets`.
     fn best<'a>(&self, fleets: &[&'a PolicyFleet]) -> Option<&'a PolicyFleet> {
         let able = || fleets.iter().copied().filter(|f| !f.bound && f.cost_hour.is_some());
         let least = able().filter_map(|f| f.cost_hour).reduce(f64::min)?;
@@ -44,8 +44,9 @@ impl FleetAnswer {
         self.ways.iter().find(|way| way.at == at && way.replicas == replicas && way.what.starts_with(policy))
     }
 
-    /// The speedup by the drafting of `f`: mean end-to-end latency without drafting / mean end-to-end latency with
-    /// drafting, both on the number of replicas of `f`. `None` if one of the two latencies was not measured.
+    /// The speedup by the drafting of the fleet `f`: mean end-to-end latency without drafting / mean end-to-end
+    /// latency with drafting. The two fleets have as many replicas as `f`. `None` if one of the two latencies was not
+    /// measured.
     fn gain(&self, f: &PolicyFleet) -> Option<f64> {
         let replicas = f.replicas?;
         let plain = self.fleets.iter().find(|other| other.baseline && other.sweep == f.sweep)?;
@@ -90,8 +91,8 @@ impl FleetAnswer {
         Some(format!("{:.2} times as long ({seconds})", without / with))
     }
 
-    /// A sentence on the cheapest fleet with drafting: it costs more than the fleet `best`, which does not draft, or
-    /// has the same price and is not faster.
+    /// A sentence on the cheapest fleet with drafting. This fleet costs more than the fleet `best`, which does not
+    /// draft, or it has the same price and is not faster.
     fn drafts_lose(&self, fleets: &[&PolicyFleet], best: &PolicyFleet) -> String {
         let drafts = fleets.iter().filter(|f| !f.baseline && !f.bound && f.sweep == best.sweep);
         let cost = |f: &&&PolicyFleet| f.cost_hour.unwrap_or(f64::INFINITY);

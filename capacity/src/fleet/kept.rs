@@ -19,8 +19,8 @@ pub const FLEET_TEXT: &str = "fleet.txt";
 /// Name of the HTML page with the results of the search for the smallest fleet.
 pub const PAGE: &str = "fleet.html";
 
-/// Writes all files with the results of the search for the smallest fleet into `folder`; the figure and the HTML page
-/// only if `figures` is true.
+/// Writes all files with the results of the search for the smallest fleet into `folder`. Writes the figure (latency
+/// against price) and the HTML page only if `figures` is true.
 ///
 /// # Errors
 /// A file cannot be written, or the experiment cannot be written as TOML.
@@ -65,9 +65,9 @@ fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
 /// A function that reads a latency, in seconds, from a probe (a simulated run with one number of replicas).
 type Read = fn(&Probe) -> Option<f64>;
 
-/// Chooses the latency whose P99 over requests the figure shows. Of the latencies with an SLO bound it is the one whose
-/// bound the fleets that do not carry the load exceed most; without a bound it is E2E. Returns (its name, how to read
-/// it from a probe, its bound in seconds).
+/// Chooses the latency whose P99 over requests the figure shows. Among the latencies with an SLO bound, it is the
+/// latency whose bound is exceeded by the largest factor, by fleets that do not carry the load. Without any bound it
+/// is E2E. Returns (its name, how to read it from a probe, its bound in seconds).
 fn shown(answer: &FleetAnswer) -> Option<(&'static str, Read, Option<f64>)> {
     let slo: Slo = answer.fleets.first()?.seeds.first()?.slo;
     let all: [(&'static str, Read, Option<f64>); 3] = [
@@ -78,7 +78,7 @@ fn shown(answer: &FleetAnswer) -> Option<(&'static str, Read, Option<f64>)> {
     let failed = || answer.fleets.iter().flat_map(|f| &f.seeds).flat_map(|s| &s.probes).filter(|p| !p.carried);
     let excess = |read: Read, bound: f64| failed().filter_map(read).fold(0.0, f64::max) / bound;
     let bounded = all.iter().filter_map(|&(name, read, bound)| Some((excess(read, bound?), (name, read, bound))));
-    // If the fleets exceed the bounds of two latencies by the same factor, the first of them in `all` is taken.
+    // If the largest factors of two latencies are equal, the latency that comes first in `all` is taken.
     let most = bounded.reduce(|a, b| if b.0 > a.0 { b } else { a });
     Some(most.map_or(all[2], |most| most.1))
 }

@@ -1,5 +1,5 @@
-//! Reads the question for which a smallest fleet is searched: the experiment with its fleet, and the same experiment
-//! with one replica alone.
+//! Reads the input of a search for the smallest fleet: the experiment with its fleet, and the same experiment with
+//! one replica alone.
 
 use crate::plan::load as load_capacity;
 use foretoken_run::plan::Plan;
@@ -9,22 +9,23 @@ use foretoken_spec::fleet::Replicas;
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// What a search for the smallest fleet gets: the experiment with its fleet, the same without the fleet, and the
-/// `[capacity]` table.
+/// The input of a search for the smallest fleet: the experiment with its `[fleet]` table, the experiment without this
+/// table, and the `[capacity]` table.
 pub struct Question {
-    /// The experiment with the fleet.
+    /// The experiment with its `[fleet]` table.
     pub plan: Plan,
-    /// The experiment without the fleet, with which the capacity of one replica alone is searched.
+    /// The experiment without its `[fleet]` table. With it, the capacity of one replica alone is searched.
     pub alone: Plan,
     /// The `[capacity]` table, such as the share of requests that must keep their SLO bounds.
     pub spec: CapacitySpec,
 }
 
-/// Reads the question from an experiment's document. Relative paths in the document start at `folder`.
+/// Reads the input of a search for the smallest fleet from an experiment's document. Relative paths in the document
+/// start at `folder`.
 ///
 /// # Errors
-/// The experiment is wrong, has no `[fleet]` or no price, or its fleet lists kinds of replicas, for which there is no
-/// single number to search.
+/// The experiment is wrong; it has no `[fleet]` or no price of a GPU; its fleet lists kinds of replicas, so there is
+/// no single number to search; or a rule scales its fleet.
 pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
     let plan = Plan::of(document.clone(), folder)?;
     for variant in &plan.variants {

@@ -21,8 +21,8 @@ pub struct Probe {
     pub replicas: u32,
     /// Did enough requests keep their SLO bounds, and did the fleet keep up with the arrivals?
     pub carried: bool,
-    /// Number of requests that count for the result. Those in the warm-up at both ends, or outside of the experiment's
-    /// window, do not count.
+    /// Number of requests that count for the result. Requests in the warm-up at both ends, or outside of the
+    /// experiment's window, do not count.
     pub counted: u32,
     /// Number of counted requests (without the warm-up) that had kept their SLO bounds when the run ended.
     pub kept: u32,
@@ -49,7 +49,8 @@ pub struct Latencies {
 }
 
 impl Probe {
-    /// The number of replicas, and whether they carried the load; the search takes this as its input.
+    /// The number of replicas of this run, and whether they carried the load. The search for the fewest replicas
+    /// takes this pair as its input.
     pub fn tried(&self) -> Tried {
         Tried { replicas: self.replicas, carried: self.carried }
     }

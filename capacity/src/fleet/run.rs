@@ -29,8 +29,8 @@ use std::time::Instant;
 const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
 
 /// Searches the fewest replicas for every policy, on the threads of `pool`, and writes the results into the folder at
-/// `path`; the figure only if `figures` is true. Continues an unfinished search if `mode` allows it. If the folder is
-/// complete already, returns it unchanged.
+/// `path`. Draws the figure only if `figures` is true. Continues an unfinished search if `mode` allows it. If the
+/// folder is complete already, returns it unchanged.
 ///
 /// # Errors
 /// The experiment is wrong, the folder holds other results, a file cannot be written, or the search is interrupted.
@@ -70,7 +70,7 @@ pub fn complete(
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
     // Builds the requests of every variant (combination of swept values) once, with the first seed, before anything
-    // runs. So a wrong load is an error at the start.
+    // runs. So an unusable load is reported at the start.
     for variant in &plan.variants {
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }
@@ -290,9 +290,9 @@ impl Searcher<'_> {
     }
 
     /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth. Compares three
-    /// fleets: the fleet with this policy, the same number of replicas without drafting, and one more replica without
-    /// drafting. Also finds the rate at which drafting begins or ceases to pay. Compares nothing if no drafting policy
-    /// has a fleet.
+    /// fleets: the fleet with this policy, as many replicas without drafting, and one more replica without drafting.
+    /// Also finds the rate at which drafting begins or ceases to pay. Compares nothing if no drafting policy has a
+    /// fleet.
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];
@@ -348,9 +348,9 @@ impl Searcher<'_> {
         })
     }
 
-    /// The run at `by` times the experiment's request rate with `replicas` replicas, until all counted requests
-    /// (without the warm-up) have ended. Returns (rate in requests per second, result). Takes a stored result with this
-    /// rate and number of replicas, or runs a new one and stores it.
+    /// The result of a run with `replicas` replicas at `by` times the experiment's request rate. The run lasts until
+    /// all counted requests (without the warm-up) have ended. Returns (rate in requests per second, result). Takes a
+    /// stored result with this rate and number of replicas, or runs a new one and stores it.
     fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
         let mut stored = self.store.load(id);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;

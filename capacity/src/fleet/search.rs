@@ -1,5 +1,5 @@
-//! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load from the tried
-//! numbers. The search assumes only that all numbers of replicas from some number on carry the load.
+//! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load. The search assumes
+//! only that every number of replicas above some limit carries the load.
 
 /// A number of replicas that was tried, and whether they carried the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub enum Next {
     Nothing,
 }
 
-/// The first number of replicas that a search for the fewest replicas tries, and the largest.
+/// The settings of a search for the fewest replicas: the number of replicas that is tried first, and the largest
+/// number that may be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     /// The number of replicas that is tried first; moved into the range from 1 to `most`.
@@ -90,8 +91,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any first number, the search finds the fewest replicas with at most 24 simulated runs. The next step
-        /// does not depend on the order of these runs.
+        /// For any number of replicas that is tried first, the search finds the fewest replicas with at most 24
+        /// simulated runs. The next step does not depend on the order of these runs.
         #[test]
         fn the_answer_is_the_fewest(truth in 1..60u32, first in 0..80u32) {
             let settings = Search { first, most: 64 };

@@ -1,8 +1,9 @@
-//! The search for the fewest replicas in shards. A shard has every N-th of the searches (one policy at one combination
-//! of swept values, with all seeds), and several machines share the results folder.
+//! The search for the fewest replicas in shards. A shard has every N-th of the searches (one policy at one
+//! combination of swept values, with all seeds), and several machines share the results folder.
 //!
-//! Each shard needs the capacity of one replica alone. The first shard that needs it searches it, and the others wait
-//! for it. The comparison of fleets with and without drafting needs all searches, so merging runs it.
+//! Each shard needs the capacity of one replica alone. The first shard that needs this capacity searches it, and the
+//! other shards wait for the result. The comparison of fleets with and without drafting needs the results of all
+//! searches, so it runs when the shards are merged.
 
 use super::kept::write;
 use super::plan::{Question, load};
@@ -37,7 +38,7 @@ pub fn begin(question: &Question, path: &Path) -> Result<(Folder, usize, usize, 
 }
 
 /// Continues or begins one shard (a part for one machine) of the search that the folder at `path` was prepared for.
-/// Returns the number of searches of the shard.
+/// Returns the number of cells (searches × seeds) of the shard; 0 if the shard was complete before.
 ///
 /// # Errors
 /// The errors of [`run_shard`], or the experiment in the folder cannot be read.
@@ -45,9 +46,9 @@ pub fn go_on(path: &Path, shard: Shard, pool: &ThreadPool, work: &Work) -> Resul
     run_shard(&question_of(&Folder::at(path.to_path_buf()))?, path, shard, true, pool, work)
 }
 
-/// Runs one shard (a part for one machine) of a search for the fewest replicas in the folder at `path`. `goes_on`: may
-/// the call continue a shard that was begun before? Returns the number of searches that the shard has; 0 if it was
-/// complete before.
+/// Runs one shard (a part for one machine) of a search for the fewest replicas in the folder at `path`. If `goes_on`
+/// is true, the call may continue a shard that was begun before. Returns the number of cells (searches × seeds) of
+/// the shard; 0 if the shard was complete before.
 ///
 /// # Errors
 /// The folder or the shard is not usable (see [`Marks::begin`]); the experiment is wrong; a probe cannot be stored; or
@@ -90,8 +91,9 @@ pub fn run_shard(
     Ok(cells)
 }
 
-/// Searches the capacity of one replica alone, then the fewest replicas for the pair (variant, policy). If several
-/// searches need the capacity of the same replica, one computes it and the others wait, across all shards.
+/// Searches the capacity of one replica alone, then the fewest replicas for the pair (index of the variant, index of
+/// the policy). If several searches need the capacity of the same replica, one search computes it and the others
+/// wait, across all shards.
 fn search(question: &Question, pair: (usize, usize), folder: &Folder, work: &Work) -> Result<()> {
     let alone = (question.alone_of(pair.0), pair.1);
     let lock = Lock::wait(&folder.shards().join(format!("alone-v{}-p{}.lock", alone.0, alone.1)))?;
@@ -105,7 +107,7 @@ fn of_shard(question: &Question, shard: Shard) -> Vec<(usize, usize)> {
     pairs(&question.plan).into_iter().enumerate().filter(|(i, _)| shard.has(*i)).map(|(_, pair)| pair).collect()
 }
 
-/// Number of seeds with which the search for this (index of the variant, index of the policy) has ended.
+/// Number of seeds with which the search for one variant and policy, given by their indices, has ended.
 fn ended(store: &Store, (variant, policy): (usize, usize), seeds: usize) -> usize {
     (0..seeds).filter(|&seed| store.load(SearchId { variant, policy, seed }).ended).count()
 }
@@ -151,7 +153,8 @@ pub enum Merged {
     Before(Folder),
     /// The merge succeeded: the folder has complete results now.
     Now(Folder),
-    /// The merge is not possible, because some searches are not finished. The error says so, with a hint.
+    /// The merge is not possible, because some searches are not finished. The error says how many cells (searches ×
+    /// seeds) are not finished, with a hint.
     Missing(State, Box<Problem>),
 }
 

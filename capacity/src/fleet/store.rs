@@ -19,7 +19,8 @@ pub struct Store {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StoredProbes {
     plan: String,
-    /// Has the search for the fewest replicas ended? A file of an earlier version does not say it; false then.
+    /// Has the search for the fewest replicas ended? False if a file of an earlier version of Foretoken lacks this
+    /// field.
     #[serde(default)]
     pub ended: bool,
     /// The runs of the search for the fewest replicas, one per tried number of replicas, at the experiment's request

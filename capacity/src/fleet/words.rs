@@ -35,7 +35,7 @@ impl FleetAnswer {
         }
     }
 
-    /// The load and the price of a GPU in a sentence.
+    /// A sentence with the load (request rates over time) and the price of a GPU.
     pub fn load_in_words(&self) -> String {
         let (mean, peak, load) = (self.load.mean(), self.load.peak(), &self.load);
         let busiest = if load.req_s.len() > 1 {
@@ -143,7 +143,7 @@ impl FleetAnswer {
         table
     }
 
-    /// The notes below the table of fleets, as sentences: what limits the numbers of replicas and how to read them.
+    /// The notes below the table of fleets: what limits the numbers of replicas, and how to read the table.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.fleets.iter().all(|f| f.replicas.is_none()) {

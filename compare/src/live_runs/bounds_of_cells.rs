@@ -12,8 +12,8 @@ use foretoken_spec::validate::Tolerance;
 /// times.
 pub const QUEUES: f64 = 0.8 + 1e-9;
 
-/// Checks all bounds of a validation: on the errors of these cells (a policy at a load), and on the order of policies
-/// in these rankings.
+/// Checks all bounds of a validation: on the errors of `cells` (each is a policy at a load), and on the order of
+/// policies in `rankings`.
 pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) -> Vec<Check> {
     let mut checks = Vec::new();
     for cell in cells {

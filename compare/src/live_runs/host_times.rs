@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The host times of steps with at least this number of decode requests are also reported separately, because the limit
-/// on host time is for such steps.
+/// Host times are reported over all steps of a run, and again over only the steps with at least this number of decode
+/// requests.
 pub const LARGE_BATCH: usize = 32;
 
 /// Statistics of one kind of host time over the steps of a run.
@@ -19,8 +19,8 @@ pub struct HostTime {
     pub p99_s: f64,
 }
 
-/// The time that the host takes in a run's steps outside of model passes, by kind of work. A field is absent if the run
-/// has no step of its kind.
+/// The time that the host takes in a run's steps outside of model passes, by kind of work. A field is absent if no step
+/// of the run was timed for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HostTimes {
     /// Host time of a step: its time outside of model passes, without waits for requests and without recording.

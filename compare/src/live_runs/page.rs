@@ -51,8 +51,8 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     }
 }
 
-/// The start of the first line of a validation's page: what limits the verdict, as the words before the colon of each
-/// caveat. Empty without caveats.
+/// The text before "Foretoken validation" in the first line of a validation's page: for each caveat, the words before
+/// the caveat's first colon. Empty without caveats.
 fn limited(v: &Validation) -> String {
     let word = |caveat: &String| caveat.split(':').next().map(str::to_owned);
     let mut words: Vec<String> = v.caveats.iter().filter_map(word).collect();

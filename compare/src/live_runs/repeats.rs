@@ -31,7 +31,8 @@ pub struct Repeats {
     /// Number of cells (policies at this load) of which no piece (a live run and its repeat) was finished at a steady
     /// machine speed.
     pub undecided: u64,
-    /// Two live runs agree if the relative distance of their numbers is at most this.
+    /// The tolerance, as a share: two live runs agree if their values of mean TPOT, and of mean E2E, differ by at most
+    /// this share.
     pub tolerance: f64,
 }
 

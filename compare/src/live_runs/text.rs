@@ -56,7 +56,7 @@ pub fn render(v: &Validation) -> String {
     out
 }
 
-/// The lines of a validation's report above all numbers, as (name, text). They have the rule that decides which pieces
+/// The lines of a validation's report above all numbers, as (name, text). They state the rule that decides which pieces
 /// (live runs with their repeats) are in the numbers, the number of these pieces, and the number of cells (policies at
 /// loads) whose live runs agree.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
@@ -184,7 +184,8 @@ fn verdict(v: &Validation) -> String {
     out
 }
 
-/// A text that says how many bounds on errors are kept and how many are not decided.
+/// A text that says how many bounds on errors are kept, and how many are undecided (their numbers were observed once,
+/// or the repeats do not agree).
 pub fn counts(v: &Validation) -> String {
     let tally = Tally::of(&v.checks);
     let undecided = match tally.undecided {

@@ -28,7 +28,7 @@ pub struct Cell {
     /// True if the calibration was made from one of the runs of this cell (a draft length at a load), so that the
     /// cell is not held out.
     pub fitted: bool,
-    /// The compared numbers, each with its prediction and the parts of the error.
+    /// The compared numbers, such as mean TPOT, each with its prediction and the parts of the prediction's error.
     pub rows: Vec<Row<Calibrated>>,
     /// The bounds on the errors of the numbers in [`JUDGED`] (such as mean TPOT), and whether this cell's predictions
     /// keep them.
@@ -139,8 +139,9 @@ impl Calibrated {
 }
 
 impl Cell {
-    /// Makes the cell of draft length `k` at a load from its compared numbers. Checks the bounds and finds the part
-    /// that causes most of the largest error.
+    /// Makes the cell, that is, the comparison of draft length `k` at one load, from its compared numbers. Checks the
+    /// bounds on errors. Finds the part of the largest error beyond its bound (`cost`, `acceptance` or `schedule`) that
+    /// contributes most.
     pub fn new(k: u32, load: String, repeats: usize, fitted: bool, rows: Vec<Row<Calibrated>>) -> Cell {
         let empty = Vec::new();
         let mut cell = Cell {
@@ -171,7 +172,7 @@ impl Cell {
         self.rows.iter().find(|r| r.quantity == quantity)
     }
 
-    /// True if the number called `quantity` was observed in at least two runs and these agree.
+    /// True if the number called `quantity`, such as mean TPOT, was observed in at least two runs whose values agree.
     pub fn decided(&self, quantity: &str) -> bool {
         self.row(quantity).is_some_and(|row| row.decided(REPEATS_AGREE))
     }

@@ -47,10 +47,10 @@ pub struct Replayed {
     pub run: String,
     /// Number of steps in the server's log of the run.
     pub steps: usize,
-    /// Number of steps before the first step whose requests or tokens differ from the log's.
+    /// Number of steps of the repeated schedule before the first step whose requests or tokens differ from the log's.
     pub equal_steps: usize,
-    /// Number of requests whose arrival was placed between two steps of the log. This step, at which the request
-    /// reached the scheduler, is the one free parameter of each request.
+    /// Number of requests that were placed at a step of the log. The log does not say at which step a request reached
+    /// the scheduler. So this step is a free parameter of the replay, one for each request.
     pub placed: usize,
     /// Number of rounds (a request's draft tokens of one step) that were compared between the server's log and the
     /// repeated schedule.
@@ -100,7 +100,8 @@ pub struct Worst {
 }
 
 impl HeldOutNumbers {
-    /// Counts how well the numbers of those `cells` (draft lengths at loads) are predicted to which nothing was fitted.
+    /// Counts how well the numbers of the held-out cells among `cells` are predicted. A cell is a draft length at a
+    /// load; it is held out if nothing was fitted to its runs.
     pub fn of(cells: &[Cell]) -> HeldOutNumbers {
         let held_out = cells.iter().filter(|c| !c.fitted);
         let judged: Vec<(&Cell, &Row<Calibrated>)> =
@@ -130,7 +131,7 @@ impl HeldOutNumbers {
 }
 
 impl ServerComparison {
-    /// Makes a comparison of these cells (draft lengths at loads), which it sorts by load and draft length.
+    /// Makes a comparison from `cells` (draft lengths at loads), sorted by load and draft length.
     pub fn new(mut cells: Vec<Cell>, replayed: Vec<Replayed>, warnings: Vec<String>) -> ServerComparison {
         cells.sort_by(|a, b| {
             let (place, other) = (place(&a.load), place(&b.load));
@@ -153,8 +154,8 @@ impl ServerComparison {
         self.cells.iter().filter(|c| !c.fitted).flat_map(|c| &c.checks)
     }
 
-    /// True if every decided number of the held-out cells (draft lengths at loads) is within its bound. `None` if no
-    /// such number is decided.
+    /// True if every decided number of the held-out cells (draft lengths at loads) has an error within its bound. A
+    /// number is decided if it was observed at least twice and its repeats agree. `None` if no number is decided.
     pub fn holds(&self) -> Option<bool> {
         let tally = Tally::of(self.held_out_checks());
         (tally.decided() > 0).then_some(tally.broken == 0)

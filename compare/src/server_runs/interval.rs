@@ -1,5 +1,5 @@
-//! How wide the 95 % interval of a number is that is predicted from a calibration (costs and acceptance fitted to a
-//! server).
+//! The width of the 95 % interval of a predicted number. The prediction uses a calibration (costs and acceptance fitted
+//! to a server).
 
 use crate::numbers::{Numbers, Quantity, Unit};
 use foretoken_profiler::median;

@@ -13,7 +13,8 @@ pub struct LengthOrder {
     pub observed: Vec<u32>,
     /// The draft lengths by predicted mean E2E, the fastest first.
     pub predicted: Vec<u32>,
-    /// Number of pairs of draft lengths whose observed mean E2E differs by more than repeated runs of one length do.
+    /// Number of pairs of draft lengths whose observed mean E2E differs by more than the mean E2E of repeated runs with
+    /// one length.
     pub told_apart: usize,
     /// Number of the pairs in `told_apart` whose predicted order is the same as the observed order.
     pub kept: usize,
@@ -80,8 +81,8 @@ mod tests {
     fn pairs_within_the_noise_do_not_count() {
         let o = order("closed 4", &lengths()).unwrap();
         assert_eq!((o.observed, o.predicted), (vec![1, 2, 3, 0], vec![2, 1, 0, 3]));
-        // The mean E2E of draft lengths 1 and 2 differs by less than repeated runs do. The mean E2E of lengths 0 and 3
-        // differs by more, and their order is predicted wrongly.
+        // The mean E2E of draft lengths 1 and 2 differs by less than the mean E2E of repeated runs with one length. The
+        // mean E2E of lengths 0 and 3 differs by more, and their order is predicted wrongly.
         assert_eq!((o.told_apart, o.kept), (5, 4));
     }
 

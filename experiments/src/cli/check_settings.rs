@@ -3,15 +3,15 @@
 use clap::ValueEnum;
 use foretoken_run::inert::Check;
 
-/// When a run is repeated with one setting left out at a time, to find settings without effect.
+/// Which settings are checked for an effect after a run. The check of a setting repeats the run without this setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CheckSettings {
-    /// For settings that fit into a quarter of the run's work, or a few seconds
+    /// Check settings as long as the checks take a quarter of the run's work, or a few seconds
     #[default]
     Auto,
-    /// For all settings, on the whole run
+    /// Check all settings, each by a repetition of the whole run
     Always,
-    /// For none; swept settings are still compared, which needs no further run
+    /// Repeat no run; only swept settings are checked, from the runs that exist
     Never,
 }
 

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text for people to read
     #[default]
     Table,
     /// One JSON document

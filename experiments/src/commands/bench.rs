@@ -1,5 +1,5 @@
 //! `foretoken bench`: times the simulation of an experiment. It times the engine alone, one run at a time, in this
-//! process. The result is the median time over the repeats; their spread shows how reliable the median is.
+//! process. The result is the median time over the repeats; the spread of the repeats shows how reliable the median is.
 
 use super::print;
 use crate::cli::format::Format;
@@ -25,7 +25,7 @@ pub struct BenchArgs {
     /// How to print the times
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Runs of each policy
+    /// Number of times that each policy's simulation is timed
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
     pub repeat: u16,
 }

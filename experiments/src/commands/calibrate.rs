@@ -40,31 +40,34 @@ Exit code 3: written, but not trusted: held-out steps or runs are off by more th
 
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// Folders that `observe` wrote, their recordings, and files of other tools; or folders of live runs; or a table;
-    /// or results of load generators, each with its draft length
+    /// What to fit to: folders that `observe` wrote, their recordings, and files of other tools; or folders of live
+    /// runs; or one CSV table; or results of load generators, each with its draft length
     #[arg(required = true, value_name = "FOLDER|FILE|K=FILE")]
     pub from: Vec<PathBuf>,
-    /// Folder for the calibration
+    /// Folder to write the calibration to
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Replace the calibration that the folder holds
+    /// Replace the calibration in the output folder
     #[arg(long)]
     pub overwrite: bool,
-    /// Tokens drafted per round, for files that do not state it
+    /// Draft tokens of a request in a step, for input files that do not state this number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
     pub draft_length: Option<u32>,
-    /// For a table or results: the experiment that describes its server, as far as it is known
+    /// For a CSV table or results of load generators: the experiment that describes the measured server, as far as it
+    /// is known
     #[arg(long, value_name = "FILE")]
     pub experiment: Option<PathBuf>,
-    /// For a table or results: draft lengths to fit to; rows of other lengths test the fit [default: all]
+    /// For a CSV table or results of load generators: draft lengths to fit to; other draft lengths test the fit
+    /// [default: all]
     #[arg(long, value_name = "K,...", value_delimiter = ',')]
     pub fit_k: Option<Vec<u32>>,
-    /// How to print what was found
+    /// How to print the fitted costs and acceptance
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
-/// Calibrates (fits costs and acceptance) on a CSV table, on live runs or on observed runs, and prints what was found.
+/// Calibrates (fits costs and acceptance) and prints what was found. The input is a CSV table, results of load
+/// generators, live runs, or observed runs.
 pub fn run(args: &CalibrateArgs) -> Result<()> {
     let results = args.from.iter().map(|path| ResultFile::of(path)).collect::<Result<Vec<_>>>()?;
     if results.iter().any(Option::is_some) {
@@ -154,8 +157,8 @@ fn of_results(args: &CalibrateArgs, files: &[Option<ResultFile>]) -> Result<()> 
     finish(args, &TableCalibration::of_results(results, base, args.fit_k.as_deref(), work().interrupt.flag())?)
 }
 
-/// The experiment that describes the server whose measurements (a table or results of load generators) are calibrated
-/// on. Without `--experiment`, nothing is known about the server.
+/// The experiment that describes the measured server, for measurements that are a table or results of load generators.
+/// Without `--experiment`, nothing is known about the server.
 fn base(args: &CalibrateArgs) -> Result<Base> {
     Ok(match &args.experiment {
         None => Base::unknown(),

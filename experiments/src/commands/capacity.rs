@@ -34,10 +34,10 @@ pub struct CapacityArgs {
     /// Folder for the results [default: results/capacity-<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Continue the search that the folder holds
+    /// Continue the unfinished search in the output folder
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Replace the results the folder holds
+    /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
     /// Threads [default: one per core]
@@ -46,12 +46,12 @@ pub struct CapacityArgs {
     /// Draw no figures and make no page
     #[arg(long)]
     pub no_figures: bool,
-    /// How to print the answer
+    /// How to print the capacities
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
-/// Searches the capacity of each policy and prints the answer.
+/// Searches the capacity of each policy (the highest rate at which it keeps the bounds) and prints the capacities.
 pub fn run(args: &CapacityArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let (plan, spec) = load(&document, shipped::folder(&args.file))?;

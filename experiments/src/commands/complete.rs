@@ -12,11 +12,11 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell
+    /// The shell for which the script is printed
     pub shell: Shell,
 }
 
-/// Prints a shell's script.
+/// Prints a script with which the shell completes foretoken's commands and options.
 pub fn run(args: &CompletionsArgs, mut program: clap::Command) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut program, "foretoken", &mut script);

@@ -16,10 +16,11 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct ExploreArgs {
-    /// An experiment to explore beside the presets: its hardware, host time and acceptance, at its first setting
+    /// An experiment whose hardware, host time and acceptance the page offers beside the presets, at the first values
+    /// of its sweeps
     #[arg(value_name = "EXPERIMENT.toml", conflicts_with = "profile")]
     pub experiment: Option<PathBuf>,
-    /// A profile to explore beside the presets: of `foretoken profile` or of `foretoken calibrate`
+    /// A profile whose costs the page offers beside the presets; `foretoken profile` or `foretoken calibrate` wrote it
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,
     /// Folder for the page

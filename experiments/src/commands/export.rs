@@ -53,7 +53,7 @@ pub enum ExportCommand {
     /// vLLM's speculative_config with the best length for each batch size, found by a sweep
     #[command(after_help = VLLM_EXAMPLES)]
     Vllm(ExportVllmArgs),
-    /// A timeline for Perfetto (Chrome trace events) of one cell of a results folder
+    /// A timeline for Perfetto (Chrome trace events) of one run in a results folder: one policy with one seed
     #[command(after_help = perfetto::EXAMPLES)]
     Perfetto(ExportPerfettoArgs),
 }
@@ -69,7 +69,7 @@ pub struct ExportSglangArgs {
 
 #[derive(Debug, Args)]
 pub struct ExportVllmArgs {
-    /// The experiment; closed loops replace its arrivals
+    /// The experiment to simulate; its arrivals are replaced by closed loops
     pub file: PathBuf,
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]

@@ -38,10 +38,10 @@ pub struct FleetArgs {
     /// Folder for the results [default: results/fleet-<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Continue the search that the folder holds
+    /// Continue the unfinished search in the output folder
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Replace the results the folder holds
+    /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
     /// Threads [default: one per core]
@@ -53,12 +53,12 @@ pub struct FleetArgs {
     /// Search one shard of N in a folder that all shards share; `foretoken merge` merges them
     #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
     pub shard: Option<Shard>,
-    /// How to print the answer
+    /// How to print the numbers of GPUs
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
-/// Searches the fewest replicas for each policy, or for one shard of the searches. Prints the answer.
+/// Searches the fewest replicas for each policy, or for one shard of the searches. Prints the numbers that it found.
 pub fn run(args: &FleetArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let question = load(&document, shipped::folder(&args.file))?;

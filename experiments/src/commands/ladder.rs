@@ -28,16 +28,16 @@ program has no policies with the true cost, calibration or rates yet.";
 pub struct LadderArgs {
     /// The experiment; the loss of each of its policies is split
     pub file: PathBuf,
-    /// Replace or add a value of the experiment; may be a sweep
+    /// Replace or add a value of the experiment; the new value may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
     /// Folder for the results [default: results/ladder-<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Continue the run that the folder holds
+    /// Continue the unfinished run in the output folder
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Replace the results the folder holds
+    /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
     /// Threads [default: one per core]

@@ -39,7 +39,7 @@ pub enum ModelsCommand {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Show a model: its layers, weights, KV, and what its file says that is not modelled
+    /// Show a model: its layers, weights and KV, and the features in its config.json that are not modelled
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// A preset, the path of a config.json, or - for a config.json on standard input

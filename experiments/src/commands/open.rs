@@ -19,7 +19,7 @@ pub struct OpenArgs {
     pub path: PathBuf,
 }
 
-/// Prints the path of the page and shows it.
+/// Prints the path of the page and opens the page in the browser.
 pub fn run(args: &OpenArgs) -> Result<()> {
     let page = page_of(&args.path)?;
     print(&format!("{}\n", page.display()))?;
@@ -29,7 +29,7 @@ pub fn run(args: &OpenArgs) -> Result<()> {
     })
 }
 
-/// If `path` is a file: this page. If it is a folder: the newest page in it.
+/// The path of the page to show: `path` itself if it is a file, else the newest page in the folder `path`.
 fn page_of(path: &Path) -> Result<PathBuf> {
     if path.is_file() {
         return match path.extension() {

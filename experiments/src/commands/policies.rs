@@ -68,7 +68,7 @@ pub enum PoliciesCommand {
     New {
         /// Name of the new policy, in kebab-case
         name: String,
-        /// The folder of policies/src that it belongs to
+        /// The folder of policies/src to which the new policy is added
         #[arg(long, default_value = foretoken_policies::template::USUAL_FAMILY)]
         family: String,
         /// Folder of Foretoken's source

@@ -27,10 +27,10 @@ pub struct RecommendArgs {
     /// The folder that `calibrate` wrote, or any experiment without sweeps
     #[arg(value_name = "FOLDER|EXPERIMENT")]
     pub from: PathBuf,
-    /// What to optimise
+    /// The quantity by which draft lengths are compared
     #[arg(long, value_enum, default_value_t)]
     pub objective: GoalArg,
-    /// Only candidates whose 99th percentile of TPOT is at most this
+    /// Consider only candidates whose 99th percentile of TPOT is at most this number of milliseconds
     #[arg(long, value_name = "MS")]
     pub p99_tpot_ms: Option<f64>,
     /// Tokens that the server drafts now [default: as in the last observed run; else the experiment's first policy]
@@ -51,18 +51,18 @@ pub struct RecommendArgs {
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// Folder for the answer [default: results/recommended-<name>]
+    /// Folder for the recommendation [default: results/recommended-<name>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Replace the recommendation that the folder holds
+    /// Replace the recommendation in the output folder
     #[arg(long)]
     pub overwrite: bool,
-    /// How to print the answer
+    /// How to print the recommendation
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
-/// The quantity to optimise.
+/// The quantity by which `foretoken recommend` compares draft lengths.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum GoalArg {
     /// The least mean end-to-end latency
@@ -74,13 +74,13 @@ pub enum GoalArg {
     Slo,
 }
 
-/// An engine that settings are written for.
+/// The engine whose settings are written.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum EngineArg {
-    /// speculative_config.json
+    /// Write speculative_config.json for vLLM
     #[default]
     Vllm,
-    /// adaptive_spec.json and DSpark's step times
+    /// Write adaptive_spec.json and DSpark's step times for SGLang
     Sglang,
 }
 
@@ -88,7 +88,7 @@ pub enum EngineArg {
 /// given.
 const LONGEST: u32 = 5;
 
-/// Compares draft lengths in simulations, writes the recommendation into a folder, and prints it.
+/// Compares draft lengths in simulations, writes a recommendation into a folder, and prints it.
 pub fn run(args: &RecommendArgs) -> Result<()> {
     let (file, known) = open(&args.from)?;
     let goal = match args.objective {
@@ -139,8 +139,8 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     Ok(())
 }
 
-/// Finds the experiment's file, and the data of its calibration that advice needs. The data are `None` without a
-/// calibration.
+/// Returns the path of the experiment, and the data of the calibration in whose folder it lies. `recommend` needs these
+/// data. They are `None` if the experiment lies in no calibration's folder.
 fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.join(OBSERVED_JSON).exists() {
         let folder = from.display();

@@ -41,16 +41,16 @@ pub struct RunArgs {
     /// The experiment, or a folder whose experiments all run; a folder also prints one table of papers' claims, of
     /// answers to questions, or of the arena's policies
     pub file: PathBuf,
-    /// Replace or add a value of the experiment; may be a sweep
+    /// Replace or add a value of the experiment; the new value may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
     /// Folder for the results; a folder of experiments gets a subfolder for each [default: results/<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Continue the run that the folder holds
+    /// Continue the unfinished run in the output folder
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Replace the results the folder holds
+    /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
     /// How to print the comparison
@@ -62,7 +62,7 @@ pub struct RunArgs {
     /// Write no figures and no page
     #[arg(long)]
     pub no_figures: bool,
-    /// Show the autoregressive run that was added as the baseline
+    /// Also show the autoregressive run if it was only added as the baseline
     #[arg(long)]
     pub show_implied: bool,
     /// Print all columns of the table, which is then wider than 80 characters
@@ -83,7 +83,7 @@ pub struct RunArgs {
     /// Run one shard of N into a folder that all shards share; `foretoken merge` merges them
     #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
     pub shard: Option<Shard>,
-    /// With --shard --resume: run failed cells again
+    /// With --shard --resume: run cells again that failed; a cell is one policy with one seed
     #[arg(long, requires = "shard", requires = "resume")]
     pub retry_failed: bool,
 }
@@ -145,7 +145,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     match args.format {
         RunFormat::Table if args.why => print(&format!("\n{}", why::of_folder(folder.path())?)),
-        // The JSON has no extra text here: its comparison already contains what `--why` prints.
+        // JSON output gets no text for `--why`: the comparison in the JSON already has these numbers.
         _ => Ok(()),
     }
 }
@@ -226,7 +226,7 @@ fn folder_text(
             let answers = (!answers.is_empty()).then(|| questions::render_markdown(asked()));
             answers.into_iter().chain(standings.map(render_markdown)).collect()
         }
-        // `check_format` has already refused LaTeX for a folder.
+        // An experiment folder is never printed as LaTeX: `check_format` has refused it before.
         RunFormat::Csv | RunFormat::Latex => standings.map(render_csv).into_iter().collect(),
     };
     parts.join("\n")
@@ -275,8 +275,8 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         _ => Mode::Fresh,
     };
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    // The arena compares policies over many experiments (scenarios). By default their settings are not checked, because
-    // this would take long.
+    // With the default `auto`, the settings of an arena's scenarios (the experiments over which policies are compared)
+    // are not checked for an effect. There are many scenarios, so the check would take long.
     let check_settings = match args.check_settings {
         CheckSettings::Auto if args.file.is_dir() && plan.variants[0].experiment.arena.is_some() => {
             CheckSettings::Never
@@ -293,12 +293,12 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         eprintln!("report: {}", page.display());
     }
     let Some(Made { results, notes, speed }) = made else { return Ok((folder, None)) };
-    // Warnings about profiles were already printed before the run.
+    // Warnings of the plan, such as those about profiles. They were printed before the run and are not printed again.
     let said = plan.warnings();
     let new: Vec<&String> = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str())).collect();
     match new.len() {
         // In the arena (a folder of experiments that compare all policies), each experiment would print the same
-        // warnings.
+        // warnings. So only their number and the file that has them are printed.
         n @ 1.. if is_one_of_many(args, plan) => {
             eprintln!("note: {n} warnings are in {}", folder.path().join(REPORT_JSON).display());
         }
@@ -328,8 +328,9 @@ struct FolderParts {
     arena: Option<Scenario>,
 }
 
-/// Prints notes on options that a finished results folder cannot obey, because it lacks the data. The detailed data of
-/// a run are deleted when the results are complete, so only another run can obey the options.
+/// Prints a note for each option that cannot be obeyed because the results folder is already complete: figures that
+/// were not drawn, and the added autoregressive run in the table. Detailed data of a complete run are deleted, so only
+/// a new run can obey these options.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");

@@ -24,8 +24,8 @@ pub struct SettingsArgs {
     pub markdown: bool,
 }
 
-/// If a setting is a choice among more names than this, only the first names are printed. A choice of this size is a
-/// list of presets, and another command lists them.
+/// Of a setting that is a choice among more names than this, only the first three names are printed. Such a long list
+/// is a list of presets, and another command prints it.
 const MANY: usize = 30;
 
 /// A key of an experiment, with its path and its description.
@@ -157,7 +157,8 @@ fn walk(
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
-        // A table with a single key is one form of a choice. Then the key gets the description of its table.
+        // The schema writes one form of a choice as a table with a single key. The text that describes the form belongs
+        // to this table, so the key gets the table's text.
         let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
             let description = choice.then(|| one_line(table)).flatten();

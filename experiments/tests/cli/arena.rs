@@ -52,7 +52,7 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert_eq!(row("oracle-goodput")["mean"], 0.0, "it is the reference");
     assert_eq!(row("oracle-goodput")["rank"], serde_json::Value::Null);
     assert!(row("adaspec")["score"].as_f64().unwrap() <= 0.3);
-    // An engine that runs 8 requests at a time cannot serve 40 requests a second.
+    // Scenario `arena-b` is overloaded: its engine runs 8 requests at a time and cannot serve 40 requests a second.
     assert_eq!(json["arena"]["scenarios"][1]["overload"], true);
     let args = ["run", "arena", "-o", "out", "--resume", "--format", "csv"];
     let stderr = place.foretoken().args(args).output().unwrap().stderr;
@@ -66,8 +66,8 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert_eq!(csv, std::fs::read_to_string(place.path("out/arena.csv")).unwrap());
 }
 
-/// The arena's table has the loss of each policy against the best oracle. It must follow from the latencies in the
-/// report of the scenario.
+/// The arena's table states the loss of each policy against the best oracle. The test computes the loss of `adaspec`
+/// from the end-to-end latencies in the report of scenario `arena-a`; both losses must be equal.
 #[test]
 fn the_loss_is_that_of_the_runs() {
     let place = folder();

@@ -39,7 +39,8 @@ fn wrong_types() {
     says(&refused("seeds = [1, 2]", "seeds = 3"), &["invalid type", "x.toml:2"]);
 }
 
-/// At some keys an experiment needs a table. serde alone would accept a list of the table's values in order.
+/// At some keys an experiment needs a table. A list of the table's values, or another value, must be refused there.
+/// serde alone would accept such a list.
 #[test]
 fn a_value_in_the_place_of_a_table() {
     let error = refused("constant = { rate = 0.7 }", "constant = 0.7");

@@ -35,8 +35,8 @@ fn the_lowest_load_bounds_all_loads() {
     assert_eq!(bounds(&one)[0], bounds(&one)[1], "one bound");
     assert_eq!(bounds(&one)[1], bounds(&each)[1], "which is the lower load's own");
     assert!(bounds(&each)[0][0] > 1.04 * bounds(&each)[1][0], "{:?}", bounds(&each));
-    // If a bound comes from the run at the same load, plain decoding meets it by definition. If the bound comes from
-    // another load, plain decoding may miss it.
+    // If a TPOT bound is scaled from the autoregressive run at the same load, 90 % of the requests of plain decoding
+    // keep it by definition. If it is scaled from a run at another load, more requests may miss it.
     let by_definition = |d: &Value, v: usize| d["variants"][v]["policies"][0]["attains_by_definition"] == true;
     assert_eq!([by_definition(&one, 0), by_definition(&one, 1)], [false, true]);
     assert_eq!([by_definition(&each, 0), by_definition(&each, 1)], [true, true]);
@@ -52,13 +52,15 @@ fn a_named_reference_bounds_all_loads() {
     let each = json(&place, "each", &["--set", "slo.reference=each-load"]);
     assert_eq!(bounds(&document)[1], bounds(&each)[0]);
     assert_eq!(bounds(&document)[0], bounds(&each)[0]);
-    // The experiment in the results folder, with all settings resolved, gives the same bounds.
+    // The results folder has the experiment with all settings written out. Run again from there, it gives the same
+    // bounds.
     let again = place.foretoken().args(["run", "named/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success());
     let report = |out: &str| -> Value {
         serde_json::from_slice(&std::fs::read(place.path(out).join("report.json")).unwrap()).unwrap()
     };
-    // The notes on settings are not compared: in the resolved experiment, every setting counts as given by the user.
+    // Only `variants` are compared. The notes on settings without effect differ, because in the written-out experiment
+    // every setting counts as given by the user.
     assert_eq!(report("named")["variants"], report("again")["variants"]);
 }
 

@@ -78,16 +78,16 @@ fn a_report_opens_without_console_messages_and_its_tables_sort() {
     assert!(quiet.console.is_empty(), "{:?}", quiet.console);
     assert!(quiet.dom.contains("20 runs in"), "timing.js beside the page was not read");
 
-    // The page's link must open the explorer with the run's own hardware and at the given state.
+    // The report's link opens the explorer (the page of break-even points) with the hardware of this run.
     let link =
         quiet.dom.split("href=\"explore.html").nth(1).expect("a link to the explorer").split('"').next().unwrap();
     let explorer = open(&place.path("out/report/explore.html"), &link.replace("&amp;", "&")).unwrap();
     assert!(explorer.console.is_empty(), "{:?}", explorer.console);
     assert!(explorer.dom.contains("hardware of the run small") && !text_of(&explorer.dom, "headline").is_empty());
 
-    // This script clicks a heading twice. After each click it writes the values of the column into the page's title.
-    // The page's policy allows only its own scripts and script files in its folder, such as timing.js. So the driver is
-    // a file in that folder.
+    // This script clicks a column's heading twice. After each click it writes the values of the column into the page's
+    // title. The script is a file beside the page, because the page's Content-Security-Policy allows no other new
+    // scripts.
     let driver = "\
         const button = document.querySelectorAll('#results th button')[2];\
         const values = () => [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[2].dataset.by).join(' ');\

@@ -3,7 +3,7 @@
 use crate::support::Place;
 use std::path::PathBuf;
 
-/// The recording of twelve requests of three clients on vLLM 0.32 for CPUs, with draft length `k`.
+/// The path of a recording of vLLM 0.32 for CPUs with draft length `k`: twelve requests of three clients.
 fn recording(k: u32) -> String {
     let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
@@ -20,7 +20,7 @@ fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     (place, said)
 }
 
-/// Runs a command that must succeed. Returns its stdout, and its stderr on one line.
+/// Runs a `foretoken` command that must succeed. Returns its stdout, and its stderr on one line.
 fn says(place: &Place, args: &[&str]) -> (String, String) {
     let out = place.foretoken().args(args).output().unwrap();
     let error = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");

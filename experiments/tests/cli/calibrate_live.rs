@@ -59,7 +59,7 @@ fn one_live_run_predicts_another_and_not_itself() {
         // The bound on the error is wide, because one of the runs may have shared its core with other tests.
         assert!((-0.9..9.0).contains(&region["error"].as_f64().unwrap()), "{region}");
     }
-    // The runs of one folder also predict each other. For each run the costs are learned from the other runs.
+    // A run in a folder is also predicted from the other runs of the folder: its `learned` costs are fitted to them.
     assert!(!validation["learned_regions"].as_array().unwrap().is_empty());
     assert!(validation["cells"][0]["rows"][0]["learned_error"].is_f64(), "{}", validation["cells"][0]["rows"][0]);
     // The calibrated profile refuses to predict the run that it was fitted to, even if the profile is a copy in another
@@ -77,7 +77,7 @@ fn one_live_run_predicts_another_and_not_itself() {
     let advice = place.fails(&["recommend", "cal"], 2);
     assert!(advice.contains("it was made from live runs"), "{advice}");
 
-    // Any experiment can use the profile that was calibrated on a live run.
+    // Any experiment can use the profile `cal/profile.toml`, which was calibrated on a live run.
     let text = LIVE.replace("requests = 12", "requests = 60");
     let hardware = text.split("[hardware]").nth(1).unwrap().split("[engine]").next().unwrap();
     let with_profile = text.replace(hardware, "\nprofile = \"cal/profile.toml\"\n\n");
@@ -99,7 +99,7 @@ fn folders_without_live_runs_and_existing_outputs_are_refused() {
     refused(&["none", "-o", "cal"], "holds no recording of a live run");
     calibrated(&place, &[]);
     refused(&["b", "-o", "cal"], "cal holds a calibration");
-    // A new calibration removes the files of an earlier one.
+    // `calibrate --overwrite` removes the files of the earlier calibration.
     std::fs::write(place.path("cal/experiment.toml"), "").unwrap();
     calibrated(&place, &["--overwrite"]);
     assert!(!place.path("cal/experiment.toml").exists());

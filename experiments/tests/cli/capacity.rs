@@ -100,8 +100,8 @@ fn experiments_without_a_rate_to_search_are_refused() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
 }
 
-/// The experiment with a log of `requests` requests instead of the generated load. The log has about one request in 0.5
-/// s.
+/// The experiment with a log of `requests` requests instead of the generated load. In the log a request arrives about
+/// every 0.5 s.
 fn with_a_log(requests: u32) -> Place {
     let place = Place::holding(
         &EXPERIMENT
@@ -140,8 +140,8 @@ fn a_log_that_is_too_short_is_refused() {
     assert!(!place.path("out").exists(), "nothing is left behind");
 }
 
-/// The only bound is on TPOT, and an overloaded server keeps it. So the growth of the queue must limit the capacity.
-/// The capacity must be a number.
+/// The only bound is on TPOT, and even an overloaded server keeps it. The search must still find a finite capacity: at
+/// higher rates the queue grows without end.
 #[test]
 fn an_overloaded_server_has_no_capacity() {
     let place = Place::holding(EXPERIMENT);
@@ -172,7 +172,7 @@ fn a_poisson_load_gets_no_warning_about_a_changing_rate() {
     }
 }
 
-/// The page starts with the answer, names the load, and contains the experiment.
+/// The page of a capacity search starts with the best policy, names the load, and contains the experiment.
 #[test]
 fn the_page_names_the_policy_with_the_highest_capacity() {
     let place = Place::holding(EXPERIMENT);

@@ -83,8 +83,8 @@ fn a_draft_on_its_own_device_has_its_limits() {
     assert!(output.status.code() == Some(2) && error.contains("do not bound a draft on its own device"), "{error}");
 }
 
-/// A run on a trace with assumed acceptance has a note. It says that the lengths are real, but that acceptance depends
-/// on texts that the trace does not contain.
+/// A run on a trace with an assumed acceptance prints a note. The note says that the lengths are real, but that
+/// acceptance depends on texts that the trace does not contain.
 #[test]
 fn real_lengths_with_assumed_acceptance_are_noted() {
     let place = Place::holding(TRAFFIC);

@@ -13,7 +13,7 @@ const FITTED: [&str; 6] = ["k0-closed-1", "k0-closed-4", "k0-closed-12", "k3-clo
 /// predict them.
 const HELD_OUT: [&str; 4] = ["k1-closed-4", "k2-open-0.7", "k3-open-0.3", "k5-closed-4"];
 
-/// Unpacks recordings by name into the folder and returns their paths.
+/// Unpacks the recordings `names` into the folder of `place` and returns their paths.
 fn unpacked(place: &Place, names: &[&str]) -> Vec<PathBuf> {
     let unpack = |name: &&str| {
         let packed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(format!("{name}.obs.zst"));
@@ -86,8 +86,8 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let held_out = unpacked(&place, &HELD_OUT);
     let mut validate = place.foretoken();
     validate.args(["validate", "--calibrated", "cal", "-o", "val", "--format", "json", "--observed"]).args(&held_out);
-    // Each load was observed only once, so repeats cannot show whether an error is real. The command therefore judges
-    // no number and fails. stdout has all numbers nevertheless.
+    // Each load was observed only once, so repeats cannot show whether an error is real. `validate` therefore judges no
+    // number and exits with an error. It still prints all numbers to stdout.
     let (_, stdout, said) = run(&mut validate);
     let json: Value = serde_json::from_slice(&stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
     let cells = json["cells"].as_array().unwrap();

@@ -67,7 +67,7 @@ fn a_log_of_another_tool_is_run_by_the_names_of_its_columns() {
     }
 }
 
-/// Runs the experiment in an empty working directory, without a checkout of the source.
+/// `foretoken run` finds a shipped experiment by its name, also in an empty working directory without the source.
 #[test]
 fn a_shipped_experiment_runs_by_its_name() {
     let place = crate::support::Place::holding("");

@@ -68,7 +68,7 @@ fn whole() -> Value {
     })
 }
 
-/// The policy `random` draws by seed, step and request. A state counts as step 0.
+/// The policy `random` draws by seed, step and request. `decide` must give the same draws as step 0 of a run.
 #[test]
 fn random_decides_as_in_step_0_of_a_run() {
     use foretoken_sim::{Luck, Stream};
@@ -301,7 +301,7 @@ fn sglang_learns_from_the_history() {
         assert_eq!(steps(json!({name: {}}), times(15, &[3])), 7);
         assert_eq!(steps(json!({name: {}}), times(15, &[0])), 1);
         assert_eq!(steps(json!({name: {}}), times(40, &point_4)), 3);
-        // Verify batches without a request in the history do not count.
+        // Empty entries of the history, which are verify batches without a request, do not count.
         assert_eq!(steps(json!({name: {}}), [times(14, &[3]), times(9, &[])].concat()), 3);
     }
     let falls = |n| [times(20, &[7]), times(n, &point_3)].concat();
@@ -343,7 +343,7 @@ fn the_helps_example_is_a_state() {
     let example: Value = serde_json::Deserializer::from_str(&help[start..]).into_iter().next().unwrap().unwrap();
     let decisions = decide(&example, &["--explain"]);
     assert_eq!(decisions.len(), example["policies"].as_array().unwrap().len());
-    // A state in a file gives the same decisions as on stdin. Errors name the file.
+    // `decide` must give the same decisions for a state in a file as for the same state on stdin. Errors name the file.
     std::fs::write(place.path("state.json"), example.to_string()).unwrap();
     let output = place.foretoken().args(["decide", "state.json", "--explain"]).output().unwrap();
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&output.stdout).unwrap(), decisions);

@@ -58,7 +58,8 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Opening a pipe waits until the other side opens it. The shell opens the two files in the same order.
+        // Opening a named pipe waits until the process at its other end opens it. The shell opens the two pipes in the
+        // same order, so neither process waits for ever.
         let commands = File::options().write(true).open(path("commands")).unwrap();
         let answers = BufReader::new(File::open(path("answers")).unwrap());
         let mut browser = Browser {

@@ -6,7 +6,7 @@ use crate::support::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The results of the claims of a paper that a shipped experiment checks, by the claim's id.
+/// The results of `foretoken run` for the claims of a paper, by the claim's id.
 struct Claims(BTreeMap<String, Value>);
 
 /// Runs a shipped experiment with one seed and the settings `sets`. `None` if the experiment needs traces and this
@@ -28,7 +28,7 @@ fn run(file: &str, sets: &[&str]) -> Option<Claims> {
 }
 
 impl Claims {
-    /// Asserts that Foretoken's numbers agree with the paper's in each of these claims.
+    /// Asserts that Foretoken's result agrees with the paper in each of the claims `ids`.
     fn agree(&self, ids: &[&str]) {
         for id in ids {
             assert_eq!(self.0[*id]["agrees"], true, "{:#}", self.0[*id]);
@@ -80,8 +80,8 @@ fn smartspec_fig_11() {
     assert!(region.is_sorted_by(|a, b| a > b), "the larger the model, the smaller the region: {region:?}");
 }
 
-/// SmartSpec does not beat every fixed length (the experiment gives the reason). But it avoids long drafts at loads at
-/// which long drafts do not pay.
+/// SmartSpec does not beat every fixed draft length (the experiment gives the reason). But at loads at which long
+/// drafts do not pay, SmartSpec avoids them.
 #[test]
 fn smartspec_fig_12() {
     let rates = "workload.arrivals.poisson.rate={ sweep = [1.0, 4.0, 12.0] }";

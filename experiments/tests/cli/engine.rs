@@ -1,4 +1,5 @@
-//! `engine.version` and the keys that depend on it: refused settings, their messages, and notes.
+//! The setting `engine.version`, and the settings whose defaults or validity depend on it: refused settings, their
+//! messages, and notes.
 
 use crate::support::Place;
 
@@ -110,7 +111,7 @@ fn a_key_that_overrides_its_version_is_noted() {
     assert!(said.contains("the engine differs from vllm-0.33: set by hand are draft_at"), "{said}");
     let (_, said) = with("{ async_scheduling = false, deliver_at = 'drafted' }", &[]);
     assert!(said.contains("set by hand are async_scheduling, deliver_at"), "{said}");
-    // A setting with the same value as the vLLM release gives no note.
+    // A setting that has the same value as the named vLLM release by default gives no note.
     let own = "{ watermark = 0.0, chunked_prefill = true, draft_at = 'step-end', async_scheduling = true }";
     let (_, said) = with(own, &[]);
     assert!(!said.contains("set by hand"), "{said}");

@@ -1,5 +1,5 @@
-//! Every key of an experiment has an effect: another value of the key changes the results or the messages. This test
-//! tries the keys about the whole experiment and the tables of single commands. `every_key.txt` lists them.
+//! Every key of an experiment has an effect: with another value of the key, the results or the messages differ. This
+//! file tries the top-level keys, such as `seeds`, and the tables of single commands; `every_key.txt` lists them.
 //! `run/src/inert/every_leaf.rs` tries all other keys.
 
 use crate::live::LIVE;
@@ -56,7 +56,7 @@ source = { constant = { rate = 0.7 } }
 figures = false
 "#;
 
-/// One claim for each kind of measure, as (kind, measure in TOML).
+/// For each kind of quantity that a claim of a paper can be about: (the kind, such a quantity in TOML).
 const KINDS: [(&str, &str); 11] = [
     ("value", r#"{ metric = "speedup", policy = "fixed-3" }"#),
     ("gain", r#"{ metric = "speedup", policy = "fixed-3", over = ["autoregressive"] }"#),
@@ -116,14 +116,15 @@ const SPLIT: &str = r#"router = "least-requests"
 replicas = [{ count = 2, role = "prefill" }, { count = 2, role = "decode" }]
 link = { bandwidth_gb_s = 0.1, latency_s = 0.002, kv_bytes_token = 1e5, draft_kv_bytes_token = 4e4 }"#;
 
-/// A run on a fleet that is busy enough for its settings to matter.
+/// An experiment on the fleet `fleet` with a load that is high enough for the fleet's settings to change the results.
 fn served(fleet: &str) -> String {
     let text = RUN.replace("{ sweep = [1, 16] }", "8").replace("{ sweep = [0.0, 0.01] }", "0.0");
     let text = text.replace("{ sweep = [1, 3] }", "3").replace("rate = 2.0", "rate = 30.0");
     format!("{}[fleet]\n{fleet}\n", text.replace("requests = 40", "requests = 300"))
 }
 
-/// A run on a fleet that a rule scales. The load follows a day that is shortened to 60 s.
+/// An experiment on a fleet whose number of replicas follows the load. The load has the shape of a day, shortened to 60
+/// s.
 fn scaled() -> String {
     let day = "servegen-day = { rate = 25.0, day_s = 60.0, tau_s = 5.0 }";
     let text = served("replicas = 2\nrouter = \"least-requests\"").replace("poisson = { rate = 30.0 }", day);
@@ -152,8 +153,8 @@ fn experiment(command: &str) -> String {
     }
 }
 
-/// The messages and files of `command` on an experiment with the settings `sets`. Times are left out, and so are files
-/// that repeat the settings.
+/// What `command` prints and writes for an experiment with the settings `sets`: exit code, messages and files. Times
+/// are left out, and so are files that repeat the settings.
 fn outcome(command: &str, sets: &[String]) -> Value {
     let place = Place::holding(&experiment(command));
     let prompt = |text: &str| format!("{{\"prompt\": \"{text}\"}}\n").repeat(3);
@@ -180,7 +181,7 @@ fn outcome(command: &str, sets: &[String]) -> Value {
         "run" | "paper" | "question" | "served" | "split" | "scaled" => {
             json!([run(&["run", "x.toml", "-o", "out", "--check-settings", "never"]), files()])
         }
-        // `run` on a folder of scenarios prints the table of the arena.
+        // `run` on a folder of experiments with an `[arena]` table prints a table of all policies (the arena).
         "arena" => {
             std::fs::create_dir(place.path("all")).unwrap();
             std::fs::rename(place.path("x.toml"), place.path("all/x.toml")).unwrap();
@@ -350,8 +351,8 @@ fn every_key_of_the_other_tables_has_a_row() {
     assert!(tried.is_disjoint(&excepted) && leaves.len() > 140, "{} leaves", leaves.len());
 }
 
-/// Runs the rows of `every_key.txt` for `commands`. Rows with the same base settings share one run of the base
-/// experiment.
+/// Runs the rows of `every_key.txt` for `commands`. Asserts that each row's key changes the outcome. Rows with the same
+/// base settings share one run with these settings.
 fn act(commands: &[&str]) {
     let rows: Vec<Row> = rows().into_iter().filter(|row| commands.contains(&row.command.as_str())).collect();
     let bases: BTreeSet<(String, Vec<String>)> =
@@ -386,7 +387,8 @@ fn keys_of_fleets_act() {
     act(&["served", "split", "scaled"]);
 }
 
-/// Two runs with the same settings must have the same outcome. Otherwise a difference would not show that a key acts.
+/// Runs of `observe` and `live` with the same settings must have the same outcome. Otherwise a different outcome would
+/// not show that a key has an effect.
 #[test]
 fn keys_of_observations_and_live_runs_act() {
     for command in ["observe", "live"] {
@@ -395,8 +397,8 @@ fn keys_of_observations_and_live_runs_act() {
     act(&["observe", "live"]);
 }
 
-/// Runs two validations that differ in every key of `[validate]`. Measured times differ between any two runs. So the
-/// test compares for each key a fact that depends on this key, and the fact must differ.
+/// Runs two validations that differ in every key of `[validate]`. For each key the test compares one result that
+/// depends on this key; it must differ. It does not compare measured times, because these differ between any two runs.
 #[test]
 fn keys_of_validations_act() {
     let facts = [
@@ -432,8 +434,8 @@ fn keys_of_validations_act() {
     assert_eq!(facts[0].keys().map(|key| format!("validate.{key}")).collect::<BTreeSet<_>>(), keys);
     let differs =
         |key: &str, fact: &str| match (LONGER.contains(&key), fact.parse::<u64>(), facts[1][key].parse::<u64>()) {
-            // The second validation has ten times the duration of the first, so its count of requests or passes is
-            // larger even on a busy machine.
+            // In the second validation this duration is at least ten times as long, so its count of requests or passes
+            // is larger even on a busy machine.
             (true, Ok(short), Ok(long)) => 10 * long > 13 * short,
             _ => facts[1][key] != fact,
         };

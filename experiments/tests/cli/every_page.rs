@@ -237,7 +237,8 @@ fn folded_parts_are_open_while_a_page_is_printed() {
     assert_eq!(browser.evaluate(folded), before);
 }
 
-/// Each page has one fault. The sentence on the fault must contain a given word.
+/// Opens pages with one fault each. The script `page_faults.js` must find the fault: the sentence on the fault must
+/// contain a given word.
 #[test]
 fn each_fault_of_a_page_is_found() {
     let Some(mut browser) = Browser::start() else { return };

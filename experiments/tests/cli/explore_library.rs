@@ -276,7 +276,8 @@ impl Library<'_> {
         self.speedup_of(&self.point.host, &constant, self.point.batch, self.point.length)
     }
 
-    /// The intervals (first, last) of batch sizes at which drafting the point's length is faster than plain decoding.
+    /// The intervals (first, last) of batch sizes at which drafting `point.length` tokens is faster than plain
+    /// decoding.
     fn pays(&self) -> Vec<(u32, u32)> {
         let mut intervals: Vec<(u32, u32)> = Vec::new();
         for batch in (1..=MOST).filter(|&batch| self.speedup(batch, self.point.length) > 1.0) {
@@ -288,7 +289,8 @@ impl Library<'_> {
         intervals
     }
 
-    /// Bytes left for KV beside the weights, and bytes of KV per token, as the engine counts them with a drafter.
+    /// (bytes of GPU memory left for KV beside the weights, bytes of KV per token). If the state drafts, the draft
+    /// model's weights and KV are included. `None` if the memory is not known.
     fn memory(&self) -> Option<(f64, f64)> {
         let memory = self.point.target.memory()?;
         let LatencySpec::Roofline(draft) = &self.point.draft else {

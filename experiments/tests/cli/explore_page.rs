@@ -18,8 +18,8 @@ fn the_hash_is_the_state_of_the_page() {
         assert_eq!(shown(id), checked[0][id].as_f64().unwrap(), "{id}");
     }
     assert!(text_of(&opened.dom, "headline").starts_with("Drafting 3 tokens pays: 1."), "{}", opened.dom);
-    // The page drew curves, the fields of its map (one field for each draft length and batch size) and rows of its
-    // table.
+    // The page drew at least 3 curves, a map with one field for each draft length and batch size, and a table of at
+    // least 30 rows.
     for (part, least) in [("<path", 3), ("class=\"cell\"", 16 * 30), ("<tr>", 30)] {
         assert!(opened.dom.matches(part).count() >= least, "{part}");
     }
@@ -132,8 +132,8 @@ fn what_does_not_fit_is_said_and_hatched() {
     assert!(!open(&page, "#hw=linear").unwrap().dom.contains("curve-hatch"));
 }
 
-/// A roofline has no host time. If the host time of a measured server changed the answer, the page says that the answer
-/// is undecided.
+/// A roofline has no host time. If the answer were different with the host time of a measured server, the page says
+/// that the answer is undecided.
 #[test]
 fn an_answer_that_turns_within_the_band_is_undecided() {
     let (_place, page) = explorer(&[]);

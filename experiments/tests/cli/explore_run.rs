@@ -34,9 +34,9 @@ fn steps_of(folder: &Path, batch: u32) -> Vec<Vec<StepRecord>> {
     keys.iter().map(|key| read_steps(folder, key).unwrap().into_iter().filter(full).collect()).collect()
 }
 
-/// Runs the experiment that the page writes at `hash`. The run's step times and tokens per request and step must be
-/// near the page's. `tolerance` is the largest relative deviation of the mean time of steps with draft tokens: which
-/// draft tokens are right is a random sample. `None` without a browser.
+/// Runs the experiment that the page writes at the URL hash `hash`. Compares step times and tokens per request and step
+/// of the run with those that the page shows. `tolerance` is the largest relative deviation of the mean time of steps
+/// with draft tokens; it is not 0, because which draft tokens are right is a random sample. `None` without a browser.
 fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<()> {
     let first = checked(page, &[hash])?;
     let place = Place::holding(first[0]["toml"].as_str().unwrap());
@@ -50,8 +50,8 @@ fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<(
     let seconds =
         |steps: &[StepRecord]| steps.iter().map(|s| (s.end - s.start).as_s()).sum::<f64>() / steps.len() as f64;
     assert!(plain.len() > 100 && drafting.len() > 50, "{hash}: {} and {} full steps", plain.len(), drafting.len());
-    // The state of the page again, with the mean context (tokens of a request in KV) that each policy's steps had in
-    // the run.
+    // The same state of the page, once for each policy: `c` is the mean context (tokens of a request in KV) that the
+    // policy's steps had in the run.
     let at = [context(plain), context(drafting)].map(|c| format!("{hash}&c={}", c.round()));
     let all = checked(page, &[&at[0], &at[1]])?;
     let page_of = |i: usize, key: &str| all[i][key].as_f64().unwrap();
@@ -70,8 +70,8 @@ fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<(
     Some(())
 }
 
-/// Runs the experiment for every kind of hardware with a control on the page, every acceptance source of the page, and
-/// every other setting.
+/// Runs the experiments that the page writes: for every kind of hardware that its controls offer, for every acceptance
+/// source, and for every other setting. Their step times must be near those on the page.
 #[test]
 fn the_written_experiment_runs_and_has_the_pages_step_times() {
     let (_place, page) = explorer(&[]);

@@ -296,8 +296,8 @@ fn the_fewest_replicas_are_found_and_an_interrupted_search_resumes() {
         assert!(page.contains(words), "{words}");
     }
 
-    // A killed search keeps the results of the fleets that it tried. When it is resumed, it continues to the same
-    // answer.
+    // A killed search keeps the results of the fleets that it tried. When the search is resumed, it continues and finds
+    // the same numbers as an undisturbed search.
     let mut running = std::process::Command::new(env!("CARGO_BIN_EXE_foretoken"));
     running.current_dir(place.path(".")).args(["fleet", "x.toml", "-o", "killed"]).args(PRICE);
     let mut running = running.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();

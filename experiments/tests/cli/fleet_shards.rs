@@ -75,12 +75,13 @@ fn merged_shards_equal_a_search_on_one_machine() {
     assert!(said.contains(command), "{said}");
     shard(&place, "turns", "1/2", &[]);
     merges_to_the_whole(&place, "turns");
-    // A second merge, and a shard that is run again after it, find nothing to do.
+    // A second merge changes nothing, and neither does a shard that is run again after the merge.
     merges_to_the_whole(&place, "turns");
     shard(&place, "turns", "1/2", &["--resume"]);
     merges_to_the_whole(&place, "turns");
 
-    // All shards begin at once, in a folder that does not exist yet. One shard has nothing to search. One is killed.
+    // All five shards begin at once, in a folder that does not exist yet. There are fewer searches than shards, so one
+    // shard has nothing to search. Shard 1/5 is killed.
     let children: Vec<_> = (1..=5)
         .map(|i| {
             let which = format!("{i}/5");

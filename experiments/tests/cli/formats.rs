@@ -2,7 +2,8 @@
 
 use crate::support::Place;
 
-/// A new run and a finished folder must print the same table. The table's numbers must equal those in the JSON report.
+/// `run` must print the same table for a new run and for a finished results folder. The table's numbers must equal the
+/// numbers in the JSON report.
 #[test]
 fn one_experiment_is_one_table() {
     let place = Place::new();

@@ -97,7 +97,7 @@ fn every_help_has_examples_and_they_run() {
                 true => example.replace("results/small", "results/kept"),
                 false => example.to_owned(),
             };
-            // The examples in the top-level help belong to other commands. They run with those commands.
+            // The examples in the top-level help are examples of single commands and run with these commands.
             if name.is_empty() {
                 continue;
             }

@@ -58,8 +58,8 @@ fn sizes_beyond_memory_are_refused_before_allocation() {
         &["engine.num_gpu_blocks=1000000000"],
         &["engine.num_gpu_blocks: 1000000000 KV blocks take 34 GiB", raise, "--threads 1"],
     );
-    // In a session, each prompt contains the turns before it. So the more turns a session has, the longer its prompts
-    // and the more shared blocks.
+    // In a session, each prompt contains the turns before it. So with 1000 turns a session has very long prompts and
+    // very many shared blocks.
     let chats = "workload.sessions={ turns = 1000.0, gap_s = 1.0 }";
     refused(
         &[chats, "workload.requests=100000"],
@@ -198,7 +198,7 @@ fn a_pipe_is_read_like_the_file() {
     assert_eq!(without(shell(&format!("cat x.toml | {bin} run /dev/stdin -o again --no-figures {set}"))), file);
 }
 
-/// Characters that control a terminal: escape, bell, a C1 control, and four that reverse or hide text.
+/// Characters that control a terminal: escape, bell, two C1 controls, and three characters that reverse or hide text.
 const ACTING: &str = "\u{1b}[2J\u{7}\u{9b}\u{202e}\u{2066}\u{200b}\u{85}";
 
 #[track_caller]
@@ -291,8 +291,8 @@ fn control_characters_are_never_printed() {
         failed += usize::from(!output.status.success());
     }
     assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
-    // A successful run prints the names of its folder, its trace and parts of the trace. It must not print these
-    // control characters either.
+    // A successful run prints the names of its folder, its trace and parts of the trace. It must print the control
+    // characters in these names escaped, too.
     let out = format!("out{ACTING}");
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
     is_safe("a good run", &output);

@@ -46,9 +46,9 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Opens a page twice. The page itself must not run a name as a script, violate its Content-Security-Policy, or contain
-/// a name as markup. In a copy the names are inserted as markup. There the policy must keep the browser from running
-/// them.
+/// Opens a page twice. In the page itself, names must not run as scripts, violate the Content-Security-Policy, or
+/// appear as markup. Then opens a copy in which the names are inserted as markup: there the Content-Security-Policy
+/// must keep the browser from running them.
 fn runs_nothing(page: &Path) {
     let Some(opened) = open(page, "") else { return };
     assert!(opened.console.is_empty(), "{}: {:?}", page.display(), opened.console);
@@ -93,7 +93,7 @@ fn a_server_with_hostile_names_gives_pages_that_run_nothing() {
     runs_nothing(&place.path("cal/calibration.html"));
 }
 
-/// An experiment's name cannot be a path to another folder, so all results stay in their folder.
+/// An experiment's name cannot be a path to another folder, so all results stay in the results folder.
 #[test]
 fn a_name_cannot_leave_the_folder() {
     let place = Place::new();

@@ -39,7 +39,8 @@ threads = 1
 warm_up_requests = 4
 "#;
 
-/// If the experiment has the command's name (`live-cpu`), the name of the results folder has it only once.
+/// If the experiment's name already begins with the command's name, as `live-cpu` does, the results folder is named
+/// `live-cpu-…` and not `live-live-cpu-…`.
 #[test]
 fn results_of_live_cpu_are_named_live_cpu() {
     let place = Place::holding(LIVE);
@@ -111,8 +112,8 @@ fn more_arrivals_than_the_device_serves_are_called_overload() {
     assert!(found["offered_req_s"].as_f64() > found["completed_req_s"].as_f64(), "{found}");
 }
 
-/// The models are loaded once, with memory for the largest values of a sweep. Every value is checked before the models
-/// are loaded.
+/// In a sweep over `num_gpu_blocks`, the models are loaded once, with memory for the largest swept value. All swept
+/// values are checked before the models are loaded.
 #[test]
 fn a_sweep_may_grow_what_the_device_holds() {
     let place = Place::holding(LIVE);

@@ -15,8 +15,8 @@ type Says = Box<dyn Fn(&Request, &AtomicBool) -> Reply + Send + Sync>;
 /// Ctrl-C.
 const NEVER: Duration = Duration::from_secs(30);
 
-/// Runs `foretoken observe` on a stub server, and interrupts it when it waits. `says` answers the requests; it sets the
-/// flag that it gets when the program is about to wait. Returns the folder, the exit code and stderr.
+/// Runs `foretoken observe` on a stub server, and interrupts it when it waits. The function `says` answers the
+/// requests, and sets a flag when `observe` is about to wait. Returns the folder, the exit code and stderr.
 fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     let place = Place::holding(EXPERIMENT);
     let waits = Arc::new(AtomicBool::new(false));
@@ -49,8 +49,8 @@ fn interrupted(says: Says, more: &[&str]) -> (Place, Option<i32>, String) {
     (place, status.and_then(|s| s.code()), said)
 }
 
-/// The answers of a server that answers `path` with `reply` and sets the flag. Completions get `reply` from request
-/// number `nth` on. All other requests get the usual answers.
+/// The answers of a stub server: `path` gets `reply`, which also sets the flag that `observe` is about to wait.
+/// Completions get `reply` from request number `nth` on. All other requests get the usual answers.
 fn but(path: &'static str, nth: usize, reply: Reply) -> Says {
     Box::new(move |r, waits| {
         if r.path == path && (path != "/v1/completions" || r.nth >= nth) {

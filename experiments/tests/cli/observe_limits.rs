@@ -83,8 +83,8 @@ fn a_pipe_without_a_writer_is_refused_at_once() {
     assert!(stderr(&out).contains("--step-log pipe: it is a pipe, not a regular file"), "{}", stderr(&out));
 }
 
-/// An answer of 8 tokens in chunks without token ids. Its last event states `usage` completion tokens, and `drafted`
-/// draft tokens by step.
+/// An answer of 8 tokens in chunks without token ids. The last event says that the answer had `usage` tokens, and that
+/// its steps drafted `drafted` tokens.
 fn claiming(r: &Request, usage: Option<u64>, drafted: &Value) -> Reply {
     let Reply::Events(mut events) = Completion { ids: false, usage: false, ..speculating(r) }.reply(r) else {
         panic!("a completion is a stream of events")

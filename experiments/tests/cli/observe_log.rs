@@ -109,7 +109,7 @@ fn a_sound_step_log_gives_no_warning() {
 #[test]
 fn a_log_that_grows_without_end_is_read_up_to_a_limit() {
     let place = Place::holding(&plain());
-    // The log has no line end. The reader must not keep all of its bytes in memory.
+    // The server writes its log without line ends. The reader must not keep the whole log in memory.
     let server = logging(&place, |_| "x".repeat(1 << 20));
     let out = observe(&place, &server.url("127.0.0.1"), &["--step-log", "server.log"]);
     assert!(out.status.success(), "{}", stderr(&out));

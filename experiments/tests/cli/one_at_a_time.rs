@@ -13,7 +13,7 @@ fn a_folder_in_which_a_command_is_at_work_is_refused() {
     assert!(first.try_wait().unwrap().is_none(), "the first is still at work");
     first.kill().unwrap();
     first.wait().unwrap();
-    // The lock ended with the killed process, so a new run can resume.
+    // The killed process held a lock on the results folder. The lock ended with the process, so a new run can resume.
     resumes_to_the_same_bytes(&place);
 }
 

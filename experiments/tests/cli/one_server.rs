@@ -1,4 +1,4 @@
-//! A calibration describes one server. It may be validated only with complete runs of this server.
+//! A calibration describes one server. `validate` accepts it only for complete runs of this server.
 
 use crate::observe::{EXPERIMENT, speculating};
 use crate::support::Place;

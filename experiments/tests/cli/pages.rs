@@ -59,7 +59,7 @@ fn does(place: &Place, args: &[&str], codes: &[i32]) {
     assert!(codes.contains(&code), "{args:?} ends with {code}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// The part of the explorer's URL after the file name, read from the link on a run's page.
+/// The URL hash with which the explorer opens, read from the link on a run's page.
 fn link(dom: &str) -> String {
     let after = dom.split("href=\"explore.html").nth(1).expect("a link to the explorer");
     after.split('"').next().unwrap().replace("&amp;", "&")

@@ -3,8 +3,8 @@
 
 use crate::support::{self, EXPERIMENT, Place, bytes_of};
 
-/// Three claims for the shared experiment. The first agrees with the results. The second differs and gives a reason.
-/// The third differs without a reason.
+/// A `[paper]` table with three claims about the experiment of these tests. Claim `three-is-best` agrees with the
+/// results. Claim `far-off` differs and gives a reason. Claim `not-known` differs without a reason.
 const PAPER: &str = r#"
 [paper]
 title = "A paper"

@@ -51,7 +51,8 @@ fn check(trace: &Value) {
                 assert!(end >= at, "a negative duration: {event}");
                 let stack = open.entry(track).or_default();
                 assert!(stack.first().is_none_or(|&(first, _)| at >= first), "time goes back: {event}");
-                // Spans that have ended are removed from the stack. The bottom entry keeps the time of the track.
+                // Spans that have ended are removed from the stack. The lowest entry stays, because a later span must
+                // not begin before this entry.
                 while stack.last().is_some_and(|&(_, until)| until <= at && stack.len() > 1) {
                     stack.pop();
                 }

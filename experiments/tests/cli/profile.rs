@@ -94,7 +94,7 @@ fn a_profile_gives_truth_and_belief() {
     place.run("linear", &["--set", "hardware.truth=linear"]);
     let by_profile = report(&place, "linear");
     assert_eq!(by_profile["source"], "simulated on profiled costs");
-    // The same experiment, with the profile's coefficients written into it by hand.
+    // The experiment's results must be the same if the profile's coefficients are written into the experiment by hand.
     let own = profile(straight);
     let line_of = |role| {
         let c = own.belief(role);
@@ -239,7 +239,8 @@ fn a_pair_is_measured_drawn_and_used() {
     let place = with_model();
     let output = profiles(&place, &["p.toml", "--quick", "--time-budget", "0.5", "--plot"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    // It does not matter here whether the times of this machine are linear, so exit code 3 is accepted, too.
+    // The profile may be "not trusted" (exit code 3), because pass times of this machine need not be linear. This test
+    // accepts both verdicts.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.starts_with("profiled: m with m on cpu") && stdout.contains("held-out error"), "{stdout}");
@@ -262,8 +263,8 @@ fn a_pair_is_measured_drawn_and_used() {
     assert!(stderr.contains("already there") && stderr.contains("--overwrite"), "{stderr}");
 }
 
-/// Passes that the engine will never run are not measured. The smallest possible engine can be profiled. An engine for
-/// no sequences is refused.
+/// `profile` measures only passes that the engine can run. The smallest possible engine can be profiled. An engine with
+/// `--max-num-seqs 0` is refused.
 #[test]
 fn a_profile_measures_only_passes_of_its_engine() {
     let place = with_model();
@@ -289,8 +290,9 @@ fn a_profile_measures_only_passes_of_its_engine() {
     assert!(stderr.contains("--max-num-seqs"), "{stderr}");
 }
 
-/// Costs of a profile's table count each request's context once. The profile's line counts context as in its fit, here
-/// once for each position. A run on the profile must equal a run with these settings written by hand.
+/// A profile's table of times counts each request's context once in a pass. The profile's linear fit counts the context
+/// once for each position of a request. A run on the profile must equal a run in whose experiment the costs and these
+/// two countings are written by hand.
 #[test]
 fn truth_and_belief_count_context_each_in_its_own_way() {
     let each = |_: Role, s: &Shape| {

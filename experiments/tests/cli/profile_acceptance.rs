@@ -101,8 +101,8 @@ fn a_model_drafts_perfectly_for_itself_and_the_summary_and_figures_say_so() {
     let text = String::from_utf8(out.stdout).unwrap();
     let all = text.lines().find(|l| l.trim_start().starts_with("all ")).unwrap();
     // The draft model is the target itself, so every draft token is right. 63 tokens of each output can be drafted.
-    // With 1, 2 and 3 draft tokens in a round (a request's draft tokens of one step), all rounds are full. With 4, only
-    // three tokens are left for the thirteenth round.
+    // With 1, 2 and 3 draft tokens in a round (a request's draft tokens of one step), every round has all its draft
+    // tokens. With 4, the thirteenth and last round has only three, so the mean acceptance length is 64 / 13 = 4.923.
     let lengths: Vec<&str> = all.split_whitespace().skip(3).take(5).collect();
     assert_eq!(lengths, ["100.0", "2.000", "3.000", "4.000", "4.923"], "{all}");
     for part in ["Mean acceptance length", "Rank of the right token", "Calibration", "recorded", "cipher"] {
@@ -146,7 +146,8 @@ fn a_truth_table_serves_any_workload_with_notes() {
     assert!(said.contains("confidences are recorded on the target's path, and modelled off it"), "{said}");
     let manifest: Value = serde_json::from_slice(&std::fs::read(place.path("out/manifest.json")).unwrap()).unwrap();
     assert!(manifest["inputs"].to_string().contains("x.truth"), "{}", manifest["inputs"]);
-    // The resolved experiment in the results folder still finds the table.
+    // The results folder has the experiment with all settings written out. Run from there, it still finds the truth
+    // table.
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     // If the truth table has other bytes, the experiment counts as another one.

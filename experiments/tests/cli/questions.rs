@@ -3,7 +3,8 @@
 
 use crate::support::{self, EXPERIMENT, Place};
 
-/// A question about the shared experiment. Its answer holds for both swept values.
+/// A `[question]` table for the experiment of these tests. Its answer holds for both swept values of
+/// `engine.max_num_seqs`.
 const QUESTION: &str = r#"
 [question]
 thread = "someone/something#1"

@@ -31,7 +31,7 @@ fn every_command_of_the_recipes_runs() {
     std::fs::write(place.path("gateway.csv"), format!("start,in,out\n{dated}")).unwrap();
     let mut ran = 0;
     for line in blocks(&page, "sh").iter().flat_map(|block| block.lines()) {
-        // This command needs a checkout of the source. Another test runs it.
+        // `foretoken policies new` needs a checkout of the source. Another test runs this command.
         if line.starts_with("foretoken policies new") {
             continue;
         }

@@ -159,8 +159,8 @@ fn missing_or_changed_files_are_named() {
         let path = place.path("out").join(name);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        // Each of these files is needed to resume a run, to make its page or to pair it with a baseline. If one is
-        // missing, the commands fail.
+        // `report` and `run --resume` need each of these files: to make the page, to pair the results with a baseline,
+        // or to resume. If a file is missing, the commands fail.
         for args in [&["report", "out"][..], &["run", "x.toml", "-o", "out", "--resume"]] {
             let error = place.fails(args, 2);
             assert!(error.contains(&format!("out: {name} is missing, and the manifest lists it")), "{error}");
@@ -178,7 +178,8 @@ fn missing_or_changed_files_are_named() {
         std::fs::write(&path, bytes).unwrap();
     }
     report(&place, &["out"]);
-    // Only `run` itself reads the figures of a run.
+    // `report` does not need the figures of a run, so it works without one of them. `run --resume` needs them and
+    // fails.
     std::fs::remove_file(place.path("out/figures/speedup.svg")).unwrap();
     report(&place, &["out"]);
     let error = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
@@ -353,7 +354,8 @@ fn a_paper_gets_columns_captions_and_numbers() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read = |name: &str| std::fs::read_to_string(place.path("paper").join(name)).unwrap();
     assert!(read("speedup.svg").starts_with("<svg width=\"3.3in\""));
-    // A PDF embeds fonts. A machine without fonts says that it writes none.
+    // The test expects a PDF only on a machine with fonts, because a PDF embeds fonts. Without fonts, the command says
+    // that it writes no PDF.
     let pdf = std::fs::read(place.path("paper/speedup.pdf"));
     match pdf {
         Ok(bytes) => {

@@ -151,7 +151,8 @@ fn options_that_a_complete_folder_cannot_serve_are_reported() {
     assert!(notes.contains("run without figures") && notes.contains("lacks the implied run"), "{notes}");
 }
 
-/// The results folder has a resolved copy of the experiment. It can be run from this folder and is the same experiment.
+/// The results folder has a copy of the experiment with all settings written out. A run of this copy from the results
+/// folder is the same experiment.
 #[test]
 fn the_resolved_experiment_runs_from_the_results_folder() {
     let place = Place::new();
@@ -169,7 +170,7 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// Runs the shared experiment with each of these settings, which it does not have itself.
+/// The experiment of these tests runs with each of several settings that it does not have itself.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();
@@ -228,7 +229,8 @@ fn why_splits_the_difference_to_plain_decoding() {
         );
     }
     assert!(why.contains(" than plain decoding, mostly because of "), "{why}");
-    // A resumed run prints the same text from the stored results. `report.json` has the parts without rounding.
+    // A resumed run prints the same `--why` table from the stored results. `report.json` has the parts without
+    // rounding.
     let again = place.run("out", &["--why", "--no-figures", "--resume"]);
     assert_eq!(again.split_once("\nWhy: ").unwrap().1, why);
     let json: serde_json::Value =

@@ -256,7 +256,7 @@ fn what_cannot_be_served_is_refused_and_clients_may_leave() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(server.metric("vllm:kv_cache_usage_perc", ""), 0.0);
-    // If a client is still connected when the server ends, its stream breaks off.
+    // When the server ends, the stream of a client that is still connected breaks off.
     let mut last = server.send("/v1/completions", endless);
     let mut first = [0; 64];
     last.read_exact(&mut first).unwrap();

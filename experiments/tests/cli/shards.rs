@@ -92,7 +92,7 @@ fn merged_shards_equal_a_run_on_one_machine() {
         );
         let printed = merged(&place);
         is_that_of_one_machine(&place, &printed);
-        // A second merge finds nothing to do. A shard that is run again after the merge finds nothing to do either.
+        // A second merge changes nothing, and neither does a shard that is run again after the merge.
         assert_eq!(merged(&place), printed);
         shard(&place, order[0], &["--resume"]);
         is_that_of_one_machine(&place, &printed);

@@ -60,7 +60,7 @@ fn every_command_ends_on_ctrl_c() {
         let place = Place::new();
         pipe(&place, file);
         let child = spawn(&place, &line.split(' ').collect::<Vec<_>>());
-        // Opening a named pipe waits until the command has opened the other end of it.
+        // Opening a named pipe for writing waits until the command opens it for reading.
         let _held = File::options().write(true).open(place.path(file)).unwrap();
         interrupted(child);
         std::fs::remove_file(place.path(file)).unwrap();
@@ -91,8 +91,8 @@ fn half_written_files_are_removed_on_ctrl_c() {
     assert!(!place.path("t.json.partial").exists() && !place.path("t.json").exists());
 }
 
-/// Interrupts a run when all policies have run, while it writes tables. A resumed run must give the bytes of an
-/// undisturbed run.
+/// Interrupts a run while it writes tables, after all policies have run. The resumed run must write the same bytes as
+/// an undisturbed run.
 #[test]
 fn a_run_interrupted_while_writing_tables_is_resumed() {
     let place = long();

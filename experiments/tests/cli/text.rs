@@ -1,4 +1,5 @@
-//! `foretoken traces text` writes the documents that the library makes, to stdout or into a file.
+//! `foretoken traces text` writes the documents that `foretoken_traces::text::document` makes, to stdout or into a
+//! file.
 
 use crate::support::Place;
 use foretoken_traces::text::{Document, Family, document};

@@ -85,7 +85,7 @@ fn simulation_and_device_have_the_same_token_flow() {
         assert!(page.contains(part), "{part}");
     }
 
-    // A second comparison makes no live run and must give the same results.
+    // A second comparison of the folder `out` makes no live run and must give the same results.
     let again = place.foretoken().args(["validate", "out", "-o", "again", "--format", "json"]).output().unwrap();
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     for part in ["cells", "drift", "repeats", "regions", "counted", "caveats"] {
@@ -168,7 +168,7 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     let cells = validation["cells"].as_array().unwrap();
     assert_eq!((cells.len(), &cells[0]["parts"][0]["requests"]), (1, &3000.into()));
     assert!(cells[0]["parts"][0]["seconds"].as_f64() > Some(0.0));
-    // The first line of every output format must say that only a part of the runs was made.
+    // The first line of every output format must say that the validation is partial: not all planned runs were made.
     let caveat = validation["caveats"][0].as_str().unwrap();
     let begins = "PART OF THE RUNS: 1 of 3 runs were begun; autoregressive, as run: ";
     assert!(caveat.starts_with(begins) && caveat.contains(" of 3000 requests ended in the "), "{caveat}");
@@ -370,7 +370,7 @@ fn a_cut_recording_counts_as_partial_at_every_length() {
     let set = ["--set", "policies=[{ fixed = { k = 3 } }]"];
     let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).args(set).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    // The folder gets the state that it had before the second run had ended.
+    // The manifest of the folder gets the state that it had before the second run had ended.
     place.edit_manifest("out", |manifest| {
         manifest["complete"] = false.into();
         manifest["files"].as_object_mut().unwrap().remove("tapes/v0-s0-p1.tape").unwrap();

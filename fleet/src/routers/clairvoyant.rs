@@ -9,9 +9,9 @@ use foretoken_sim::RequestId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Chooses the replica with the least work left (our own rule). The work is the sum over its requests in flight of the
-/// weighted prompt tokens and the true number of steps. A real router cannot know the number of steps. The router is a
-/// reference and not a proven bound: another order may do better.
+/// Chooses the replica with the least work (our own rule). The work of a replica is the sum over its requests in flight
+/// of the weighted prompt tokens and the true number of steps. A real router cannot know the number of steps. The
+/// router is a reference and not a proven bound: another order may do better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Clairvoyant {

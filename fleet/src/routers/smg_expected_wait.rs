@@ -41,7 +41,7 @@ struct Sent {
     requests: u64,
 }
 
-/// What the score of a replica (seconds until drained) takes from the other replicas.
+/// The numbers of all candidate replicas on which the score of one replica (seconds until drained) depends.
 struct Fleet {
     /// Mean rate of the candidate replicas that have reported a rate, output tokens a second; without any, the setting
     /// `default_throughput_tok_s`.

@@ -1,6 +1,6 @@
-//! Compares every router on 10,000 random states: with decisions that its program's own code made, or with a second
-//! implementation, which is as simple as possible. A second implementation is written from the original source alone
-//! or, for our own routers, from their rule.
+//! Compares every router on 10,000 random states: with decisions that the code of the router's original program made,
+//! or with a second implementation, which is as simple as possible. A second implementation is written from the
+//! original source alone or, for our own routers, from their rule.
 
 mod dynamo;
 mod keys;
@@ -74,8 +74,8 @@ fn context<'a>(replicas: usize, seed: u64, true_steps: &'a [u32]) -> RouterConte
     RouterContext { replicas, seed, block_size: &[16; 16], slo_s: [0.5, 0.05], true_steps }
 }
 
-/// Routes `STATES` random requests over `n` replicas, and compares each choice with that of the second implementation.
-/// Every replica must be chosen at least once.
+/// Lets the router choose a replica for each of `STATES` random requests, among `n` replicas. Asserts that each choice
+/// equals the choice of the second implementation `second`, and that every replica is chosen at least once.
 fn compare(router: &RouterSpec, n: usize, mut second: impl FnMut(&Asked, &[Seen]) -> usize) {
     let test = 1000 + n as u64;
     let mut first = router.build(&context(n, 7, &[]));
@@ -121,8 +121,8 @@ fn least_requests() {
     });
 }
 
-/// Every router's default settings are valid. It has a summary and a source, and is read back unchanged from its JSON
-/// and from its name. An unknown name is refused.
+/// Every router has valid default settings, a summary and a source, and is read back unchanged from its JSON and from
+/// its name. An unknown name is refused.
 #[test]
 fn the_table_is_whole() {
     let all = RouterSpec::all();

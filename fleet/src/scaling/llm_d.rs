@@ -73,8 +73,8 @@ const OBSERVED: usize = 10;
 /// Mean prompt and output lengths are taken over the requests that ended in this many seconds (the `[5m]` of the
 /// collector's queries).
 const MEANS_S: f64 = 300.0;
-/// A workload counts as medium from the first of these mean output lengths, tokens, and as long from the second
-/// (`classifyOutputLength`).
+/// Mean output lengths, tokens, from which a workload counts as medium (the first number) and as long (the second).
+/// Below the first number it counts as short (`classifyOutputLength`).
 const BUCKETS: [f64; 2] = [100.0, 500.0];
 
 /// The state of llm-d's saturation rule during a run.

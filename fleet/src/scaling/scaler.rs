@@ -79,7 +79,8 @@ impl<'a> Scaler<'a> {
         self.traffic.prompt_tokens += u64::from(workload.prompt_len[id as usize]);
     }
 
-    /// Counts a request that ended at `at` on `replica`, with `emitted` output tokens.
+    /// Counts the request `id` as ended for the scaling rule. It ended at `at` on `replica`, with `emitted` output
+    /// tokens.
     pub fn note_end(&mut self, workload: &Workload, id: RequestId, replica: usize, emitted: u32, at: Time) {
         self.traffic.ended += 1;
         self.traffic.ended_prompt_tokens += u64::from(workload.prompt_len[id as usize]);
@@ -92,7 +93,7 @@ impl<'a> Scaler<'a> {
         }
     }
 
-    /// Lets the replicas whose boot is over by `now` serve.
+    /// Adds the replicas whose boot is over by `now` to the replicas behind the router.
     pub fn serve_booted(&mut self, now: Time, pool: &mut Pool, replicas: &mut Replicas<'a>) {
         while self.booting.front().is_some_and(|boot| boot.0 <= now) {
             let (_, number) = self.booting.pop_front().expect("there is one");
@@ -149,8 +150,8 @@ impl<'a> Scaler<'a> {
         replicas.push(Box::new(Absent::default()));
     }
 
-    /// Removes a replica in the order of Kubernetes (`controller_utils.go`, `ActivePodsWithRanks`): a booting replica
-    /// if there is one, else a serving replica. Of several the youngest is removed. A serving replica drains first.
+    /// Removes a replica in the order of Kubernetes (`controller_utils.go`, `ActivePodsWithRanks`): the youngest
+    /// booting replica or, if none boots, the youngest serving replica. A serving replica drains before it ends.
     fn remove(&mut self, now: Time, pool: &mut Pool) {
         if let Some((_, number)) = self.booting.pop_back() {
             let life = &mut self.lives[number];
@@ -190,7 +191,7 @@ impl<'a> Scaler<'a> {
         self.past[replica].is_some()
     }
 
-    /// Ends the run. Returns the results of each replica (`None` for a replica that never served), and the history of
+    /// Ends the run. Returns for each replica the results of its run (`None` if it never served), and the history of
     /// the scaling. The caller must set the history's `end`.
     pub fn finish(mut self, replicas: Replicas<'a>, ending: Ending) -> (Vec<Option<Part>>, Scaled) {
         let parts = (0..).zip(replicas).map(|(number, replica): (usize, _)| {

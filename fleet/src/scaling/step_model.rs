@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) type Sample = ([f64; 2], f64);
 
 /// When too many samples of step times are kept, they are sorted into this number of buckets on each of two axes,
-/// prompt tokens and tokens in KV. It is the square root of `fpm_sample_bucket_size` = 16.
+/// prompt tokens and tokens in KV. The number is the square root of Dynamo's `fpm_sample_bucket_size` = 16.
 const BUCKETS: f64 = 4.0;
 /// The shortest predicted time of a step, seconds.
 const SHORTEST_S: f64 = 1e-6;

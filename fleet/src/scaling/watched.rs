@@ -38,8 +38,8 @@ pub struct Watched<'a> {
     pub now: Time,
     /// The newest load report of each serving replica that has arrived; `None` before a replica's first report.
     pub reports: &'a [Option<Report>],
-    /// For each serving replica, its number. Replicas are numbered in the order in which they were ordered, and no
-    /// number is used twice.
+    /// The number of each serving replica. Numbers count all replicas that the fleet ever had, from 0, in the order in
+    /// which they were added; no number is used twice.
     pub numbers: &'a [usize],
     /// Number of replicas that boot.
     pub booting: u32,

@@ -5,8 +5,8 @@ use crate::setup::{Renumbered, Setup, assert_same, conversations, requests, rout
 use foretoken_fleet::RouterSpec;
 use foretoken_sim::{Arrivals, DraftAt, Run, Time, Version, Workload};
 
-/// With one replica every router gives the run of the engine alone. Checked in open and closed loops, for each engine
-/// version, and with drafting at its default time and at the start of a step.
+/// A fleet with one replica and any router gives the same run as a single engine without a fleet. The test tries open
+/// and closed loops, two engine versions, and drafting at the default time and at the start of a step.
 #[test]
 fn one_replica_is_an_engine() {
     for (version, draft_at) in
@@ -33,8 +33,8 @@ fn one_replica_is_an_engine() {
     }
 }
 
-/// With one replica and sessions every router gives the run of the engine alone. Turns find earlier turns' tokens in
-/// the prefix cache.
+/// In sessions, a fleet with one replica and any router gives the same run as a single engine without a fleet. At least
+/// 100 turns find tokens of earlier turns in the prefix cache.
 #[test]
 fn one_replica_is_an_engine_with_sessions() {
     let mut setup = Setup::new(conversations(60, 3, 4.0));
@@ -49,8 +49,8 @@ fn one_replica_is_an_engine_with_sessions() {
     }
 }
 
-/// In sessions on three replicas each turn ends, and the next turn arrives after its gap. With SMG's cache-aware router
-/// over 1.4 times as many prompt tokens are found in the caches as with the random router.
+/// In sessions on three replicas, each turn finishes, and the next turn of the session arrives after its gap. The
+/// router `smg-cache-aware` makes over 1.4 times as many prompt tokens come from prefix caches as the router `random`.
 #[test]
 fn sessions_go_on_across_replicas() {
     let mut setup = Setup::new(conversations(60, 3, 4.0));
@@ -76,7 +76,8 @@ fn sessions_go_on_across_replicas() {
     }
 }
 
-/// With noisy pass times a fleet with one replica gives the run of the engine alone: both draw the same noise.
+/// If pass times are noisy, a fleet with one replica gives the same run as a single engine without a fleet, because
+/// both draw the same noise.
 #[test]
 fn one_replica_is_an_engine_with_noise() {
     let mut setup = Setup::new(requests(100, 8.0, 80, 2));
@@ -114,8 +115,8 @@ fn random_splitting_is_thinning() {
     }
 }
 
-/// The run of a single engine that gets only the requests `ids`, with the same right draft tokens as in the whole
-/// workload.
+/// The run of a single engine that gets only the requests `ids` of the workload. The same draft tokens of these
+/// requests are right as in the run of the whole workload.
 fn thinned(setup: &Setup, ids: &[u32], k: u32) -> Run {
     let mut workload: Workload = ids.iter().map(|&id| setup.workload.get(id)).collect();
     workload.prefix_block = setup.workload.prefix_block;

@@ -145,8 +145,8 @@ proptest! {
     }
 }
 
-/// With every router, two runs of a fleet with the same seed are equal. With another seed the router `random` makes
-/// other choices.
+/// With every router, two runs of a fleet with the same seed are equal. With another seed, the router `random` chooses
+/// other replicas.
 #[test]
 fn a_fleet_is_deterministic() {
     let setup = Setup::new(requests(200, 20.0, 60, 9));

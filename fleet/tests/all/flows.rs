@@ -4,8 +4,9 @@ use crate::setup::{Setup, Shared, requests};
 use foretoken_fleet::{HandOff, LlmDSaturation, RouterSpec, Scaling, ScalingRule, Signals};
 use foretoken_sim::{Arrivals, Run, StepRecord};
 
-/// Checks the flows of a run (each replica's requests over time). Each replica has as many requests and tokens as its
-/// counts say. All requests together wait and run for as long as they are in the fleet.
+/// Checks the flows of a run (the numbers of waiting and running requests on each replica over time). The requests and
+/// tokens of each flow must equal the replica's own counts. The waiting and running times of all flows must sum to the
+/// end-to-end latencies of all requests.
 fn check(run: &Run) {
     let (replicas, records) = (run.replicas.as_ref().unwrap(), &run.records);
     assert_eq!(replicas.flows.len(), replicas.each.len());
@@ -51,7 +52,8 @@ fn flows_of_a_scaled_fleet_account_for_every_request() {
     check(&run);
 }
 
-/// In the run of a fleet the steps are listed replica by replica. The steps of one replica are in order of time.
+/// The step records of a fleet's run are listed replica by replica: all steps of replica 0 come first. The steps of one
+/// replica are in order of time.
 #[test]
 fn steps_of_replicas_follow_each_other() {
     let mut setup = Setup::new(requests(60, 40.0, 30, 2));

@@ -120,7 +120,8 @@ fn a_boot_takes_its_time() {
     assert_eq!(Some(&book.times[at]), before, "an empty replica gets the next request");
 }
 
-/// The hours of a run with two replicas and no decisions: both serve from the start until the last request ends.
+/// The replica-hours of a fleet with two replicas and no scaling decisions: each replica serves from the start of the
+/// run until the last request ends.
 #[test]
 fn hours_end_with_the_last_request() {
     let setup = Setup::new(requests(3, 1.0, 20, 1));
@@ -132,8 +133,8 @@ fn hours_end_with_the_last_request() {
     assert_eq!(scaled(&run).hours(), ReplicaHours { booting: 0.0, serving, draining: 0.0 });
 }
 
-/// The rule `fixed`, and a rule whose least and greatest number of replicas are equal, give the same run as a fleet
-/// without scaling.
+/// The rule `fixed`, and any other rule whose least and greatest number of replicas are both 3, give the same run as a
+/// fleet of 3 replicas without scaling.
 #[test]
 fn a_fleet_that_may_not_change_is_a_fleet_without_scaling() {
     for clients in [None, Some(12)] {
@@ -153,7 +154,8 @@ fn a_fleet_that_may_not_change_is_a_fleet_without_scaling() {
     }
 }
 
-/// Two runs with scaling are equal. The rules change the number of replicas in them.
+/// Two runs with the same scaling rule, seed and requests are equal. In each run the rule changes the number of
+/// replicas at least once.
 #[test]
 fn scaling_is_deterministic() {
     let mut setup = Setup::new(requests(400, 40.0, 60, 5));

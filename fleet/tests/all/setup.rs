@@ -244,7 +244,7 @@ impl Setup {
         SplitFleet::new(&self.workload, replicas, splitting, routing, self.slo_s[1]).run(self.arrivals, &NEVER)
     }
 
-    /// The run of [`split_of`](Setup::split_of) with the first router, and with replicas that are not wrapped.
+    /// Runs [`split_of`](Setup::split_of) with the first router of [`routers`], and with replicas that are not wrapped.
     pub fn split(&self, lengths: &[u32], shared: &Shared) -> Run {
         self.split_of(&routers()[0], lengths, shared, |_, replica| replica).run
     }

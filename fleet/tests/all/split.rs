@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Requests that are so far apart in time that only one is in flight at a time.
+/// Requests that arrive so far apart that at most one is in flight at any time.
 fn alone_requests() -> Workload {
     let lengths = [(100, 20), (257, 1), (1, 9), (2000, 40), (16, 3)];
     lengths
@@ -156,7 +156,8 @@ fn what_is_cached_is_not_transferred() {
     );
 }
 
-/// With a rule that never splits, the fleet's records equal the records of a fleet that has only the decode replicas.
+/// If the rule never splits a request, the records of a fleet with prefill replicas equal the records of a fleet that
+/// has only the decode replicas.
 #[test]
 fn what_is_not_split_is_served_as_ever() {
     let setup = Setup::new(requests(150, 16.0, 80, 2));

@@ -75,7 +75,8 @@ struct Names {
     heads: &'static str,
     kv_heads: &'static [&'static str],
     head_dim: &'static [&'static str],
-    /// The key for the number of values in a head's value vector; `None`: it is as long as the key vector.
+    /// The key for the number of values in a head's value vector; `None`: the value vector is as long as the key
+    /// vector.
     value_dim: Option<&'static str>,
     /// Whether the layer has no value projection and uses its keys as values.
     values_from_keys: bool,

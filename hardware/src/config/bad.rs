@@ -4,6 +4,6 @@
 pub struct BadConfig {
     /// The key at fault, as the file nests it (`text_config.hidden_size`).
     pub key: String,
-    /// What is wrong with its value, and what would be right.
+    /// What is wrong with the key's value, and what would be right.
     pub why: String,
 }

@@ -35,9 +35,9 @@ pub fn mtp_layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGr
     Ok(found.map(|(_, layers)| layers))
 }
 
-/// Reads a list of layers; returns its key and its layers. The list is at the key `letters` (a string with a letter for
-/// each layer) if the file has this key, else at `names` (a list of words). The result is `None` if the file has
-/// neither.
+/// Reads a list of layers. Returns the key of the list and the layers. The list is at the key `letters` (a string with
+/// a letter for each layer) if the file has this key, else at the key `names` (a list of words). The result is `None`
+/// if the file has neither key.
 fn listed<'k>(
     fields: &Fields,
     family: &Family,

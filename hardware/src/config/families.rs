@@ -27,7 +27,8 @@ pub enum Heads {
     /// `global_head_dim` and `num_global_key_value_heads` give the heads of layers without a window. The usual keys
     /// (such as `num_key_value_heads` and `head_dim`) give the heads of layers with a window.
     Gemma4,
-    /// Values have `v_head_dim` numbers; keys that begin with `swa_` give the heads of layers with a window.
+    /// `v_head_dim` gives the size of a head's value. JSON keys that begin with `swa_` give the heads of layers with a
+    /// window.
     MiMo,
     /// There is one KV head, and its keys are also its values. Older tokens are compressed.
     DeepseekV4,

@@ -18,7 +18,8 @@ pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec
     sparse.into_iter().map(|sparse| if sparse { Ok(mixture) } else { dense(fields, family) }).collect()
 }
 
-/// Reads a dense feed-forward block. Llama 4 has one key for its width and another for the width of an expert.
+/// Reads a dense feed-forward block. Llama 4's files have one key for the block's width and another for an expert's
+/// width.
 ///
 /// # Errors
 /// The width is missing or is not a whole number of at least 1.
@@ -72,8 +73,8 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
 }
 
 /// Inner width of all shared experts of a layer together; 0 if there are none. Every token uses the shared experts
-/// besides its routed experts. `expert` is the width of a routed expert, and of a shared one if the file gives only
-/// their number.
+/// besides its routed experts. `expert` is the inner width of a routed expert. A shared expert has this width too if
+/// the file gives only the number of shared experts.
 fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
     // Some files give the total width of all shared experts.
     let keys = ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"];
@@ -89,12 +90,14 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
         // Gemma 4 has a dense block beside the experts of each layer.
         return fields.size("intermediate_size");
     }
-    // Llama 4 always has one shared expert, as wide as a routed one. Only Llama 4's files have this key.
+    // Llama 4 always has one shared expert, as wide as a routed expert. Only Llama 4's files have
+    // `intermediate_size_mlp`.
     let always = fields.get("intermediate_size_mlp").is_some();
     Ok(number.unwrap_or(u32::from(always)) * expert)
 }
 
-/// A flag for each layer by its name in `mlp_layer_types`: 1 if the layer has experts, 0 if it is dense.
+/// One flag for each layer, read from the layer's name in `mlp_layer_types`: 1 if the layer has experts, 0 if it is
+/// dense.
 fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     let names = fields.texts("mlp_layer_types")?.unwrap_or_default();
     if names.len() != count as usize {

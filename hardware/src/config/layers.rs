@@ -28,7 +28,8 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     Ok(pairs.map(|(attention, feed_forward)| LayerGroup { count: 1, attention, feed_forward }).collect())
 }
 
-/// Reads the attention of each of `count` layers by its kind and its indexer.
+/// Reads the attention of each of `count` layers. The layer's kind (attention to all tokens, window or recurrent state)
+/// and its indexer decide how it is read.
 fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let kinds = kinds(fields, family, count)?;
     let full = attention::full(fields, family)?;

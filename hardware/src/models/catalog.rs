@@ -1,5 +1,5 @@
-//! Presets of models, read from `models.json`. This file holds the contents of published `config.json` files, each
-//! with its source. A preset is read by the same code as a user's `config.json`.
+//! Presets of models, read from `models.json`. The file `models.json` holds the contents of published `config.json`
+//! files, each with its source. A preset is read by the same code as a user's `config.json`.
 
 use super::layers::{Attention, FeedForward};
 use super::shape::ModelShape;
@@ -23,8 +23,8 @@ pub struct Entry {
     /// number, it is counted from the shape.
     pub published_parameters: f64,
     /// Published parameters that the shape does not count, such as a vision tower, an MTP module or copies of the
-    /// embedding. The number is negative if the shape counts an output head that a draft model shares with its target
-    /// and that the published number leaves out.
+    /// embedding. The number is negative if the shape counts more than the published number: an output head that a
+    /// draft model shares with its target.
     pub beside: f64,
     /// The place where the number of parameters was published.
     pub parameters_source: String,
@@ -89,7 +89,7 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
     CATALOG.iter().find(|e| e.name == name)
 }
 
-/// The sizes of a decoder whose layers are all equal and of Llama's kind.
+/// The sizes of a decoder whose layers are all equal and built like Llama's (grouped attention, gated dense block).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uniform {
     /// Number of layers of the decoder.
@@ -105,8 +105,8 @@ pub struct Uniform {
 }
 
 impl ModelShape {
-    /// The sizes of the model's layers if all are equal and of Llama's kind: grouped attention to all tokens without an
-    /// output gate, values as wide as keys, and a gated dense block. `None` for other models.
+    /// The sizes of the model's layers if all are equal and built like Llama's: grouped attention to all tokens without
+    /// an output gate, values as wide as keys, and a gated dense block. `None` for other models.
     pub fn uniform(&self) -> Option<Uniform> {
         let [group] = self.layers.as_slice() else { return None };
         let Attention::Grouped {

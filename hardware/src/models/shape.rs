@@ -89,7 +89,8 @@ impl ModelShape {
         self.count_parameters(|(total, _)| total)
     }
 
-    /// Number of weights that a token uses. It includes the embedding, and only the active ones of the routed experts.
+    /// Number of weights that a token uses. The embedding is counted. Of the routed experts, only the active ones are
+    /// counted.
     pub fn active_parameters(&self) -> f64 {
         self.count_parameters(|(_, active)| active)
     }

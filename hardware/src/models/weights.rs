@@ -99,8 +99,8 @@ impl Attention {
                 let (groups, output_rank) = (f64::from(output_groups), f64::from(output_rank));
                 let queries = query_rank * (hidden + width);
                 let output = width * output_rank + groups * output_rank * hidden;
-                // Two matrices, a projection and a gate, make the entries. Both matrices are twice as wide if entries
-                // overlap.
+                // Two matrices, a projection and a gate, make the compressed KV entries. Both matrices are twice as
+                // wide if the entries overlap.
                 let series = if selection.is_some() { 2.0 } else { 1.0 };
                 let compressor = |dim: f64| if ratio > 0 { 2.0 * series * hidden * dim } else { 0.0 };
                 let chooses = selection.map_or(0.0, |s| {

@@ -24,9 +24,10 @@ pub struct Work {
     pub head_bytes: f64,
     /// FLOP of the output head for a token.
     pub head_flops: f64,
-    /// Attention over KV. Layers form one entry if a token attends to equally many tokens in them, chosen in the same
-    /// way, and if they have equal numbers of key-value heads. Layers that can expand compressed keys and values are
-    /// never in one entry with others. A layer with an indexer or with compressed attention adds to several entries.
+    /// Attention over KV. Layers form one entry if they are alike in three things: the number of tokens to which a
+    /// token attends, the way in which these tokens are chosen, and the number of key-value heads. Layers that can
+    /// expand compressed keys and values have entries of their own. A layer with an indexer or with compressed
+    /// attention adds to several entries.
     pub attention: Vec<AttentionWork>,
     /// Bytes of the recurrent states of a request, over all layers.
     pub state_bytes: f64,
@@ -53,7 +54,8 @@ pub struct Blocks {
     pub total: f64,
     /// Number of experts in a layer that a token uses.
     pub active: f64,
-    /// Bytes of one expert in each of these layers, summed over the layers.
+    /// Bytes of the weights of one expert in every layer of the group (one expert for each layer), summed over the
+    /// layers.
     pub bytes: f64,
 }
 
@@ -78,17 +80,18 @@ impl FlopsByBits {
     }
 }
 
-/// The work of attention over KV, summed over layers in which a token attends to equally many tokens, chosen in the
-/// same way, and which have equal numbers of key-value heads. Either all of these layers can expand compressed keys and
-/// values (`unpacked`), or none of them can.
+/// The work of attention over KV, summed over layers that are alike in three things: the number of tokens to which a
+/// token attends, the way in which these tokens are chosen, and the number of key-value heads. Either all of these
+/// layers can expand compressed keys and values (`unpacked`), or none of them can.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AttentionWork {
-    /// Bytes of KV that a pass reads for each token of context, summed over these layers.
+    /// Bytes of KV that a pass reads for each token of context, summed over the layers of this [`AttentionWork`].
     pub bytes: f64,
-    /// Bytes of KV that a token of context takes in memory. 0 for the window of compressed attention, which drops older
-    /// tokens. Other windows count as if they kept the KV of every token.
+    /// Bytes of KV that a token of context takes in memory, summed over the layers of this [`AttentionWork`]. 0 for the
+    /// window of compressed attention, which drops older tokens. Other windows count as if they kept the KV of every
+    /// token.
     pub kept_bytes: f64,
-    /// FLOP of a query-key pair, summed over these layers.
+    /// FLOP of a query-key pair, summed over the layers of this [`AttentionWork`].
     pub pair_flops: f64,
     /// FLOP if latent attention to all tokens first expands its compressed keys and values. `None` for other kinds of
     /// attention, and for latent attention with a selection.
@@ -129,8 +132,9 @@ impl AttentionWork {
         }
     }
 
-    /// Adds the attention work `more` of other layers. It must have the same `window` (most tokens that a token attends
-    /// to), `split` (number of key-value heads) and `by_token`, and `unpacked` if this work has it.
+    /// Adds the attention work `more` of other layers. `more` must have the same `window` (most tokens that a token
+    /// attends to), `split` (number of key-value heads) and `by_token` as this work, and `unpacked` if this work has
+    /// it.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;

@@ -1,5 +1,5 @@
 //! A measured table: the number of distinct experts that a pass reads, by the pass's number of tokens. Real tokens
-//! choose experts neither independently nor with equal probabilities, so the usual formula is wrong.
+//! choose experts neither independently nor with equal probabilities, so a formula for independent choices is wrong.
 
 use crate::bad::{BadLatency, bad};
 use crate::models::ModelShape;

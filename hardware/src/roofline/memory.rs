@@ -3,7 +3,7 @@
 /// Device memory for KV, over all GPUs that share the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// Bytes of KV for one token, summed over all these GPUs.
+    /// Bytes of KV for one token, summed over all GPUs that share the model.
     pub kv_bytes_token: f64,
     /// Bytes left for KV on all GPUs together; negative if weights and activations do not fit.
     pub kv_bytes: f64,

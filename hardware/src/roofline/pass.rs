@@ -19,8 +19,8 @@ pub struct Roofline {
     pub(super) head_bytes_s: f64,
     /// Seconds to compute the output head for one token.
     pub(super) head_flops_s: f64,
-    /// Seconds of attention over KV: one entry for each group of layers with the same reach (the most tokens that a
-    /// token attends to) and number of key-value heads.
+    /// Seconds of attention over KV. Each entry stands for the layers that have the same number of key-value heads and
+    /// the same limit on the tokens to which a token attends.
     pub(super) attention: Vec<AttentionTimes>,
     /// Seconds to read and write the recurrent states of one request.
     pub(super) state_bytes_s: f64,
@@ -37,7 +37,7 @@ pub struct Roofline {
 /// The times of the feed-forward blocks of layers with equal numbers of experts. A dense block counts as one expert.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockTimes {
-    /// Seconds to read the weights of one expert in each of these layers.
+    /// Seconds to read the weights of one expert in every layer of the group (one expert for each layer).
     pub(super) bytes_s: f64,
     total: f64,
     /// Probability that a token does not use a given expert of a layer.
@@ -50,9 +50,9 @@ impl BlockTimes {
         BlockTimes { bytes_s: blocks.bytes / bandwidth, total: blocks.total, miss }
     }
 
-    /// Seconds to read the distinct experts that `tokens` tokens choose. `counted` is a measured number of distinct
-    /// experts. Without it, this is the expected number if each token chooses its experts independently. A dense block
-    /// is read once.
+    /// Seconds to read the distinct experts that `tokens` tokens choose. `counted` is the measured number of distinct
+    /// experts. If `counted` is `None`, the number is the expected number for tokens that choose their experts
+    /// independently. A dense block is read once, whatever `counted` is.
     fn seconds(&self, tokens: f64, counted: Option<f64>) -> f64 {
         let read = match counted {
             _ if self.total <= 1.0 => 1.0,
@@ -63,7 +63,8 @@ impl BlockTimes {
     }
 }
 
-/// Seconds of attention over KV, for the layers of one [`AttentionWork`] (layers with the same reach and KV heads).
+/// Seconds of attention over KV, for the layers of one [`AttentionWork`]: layers with the same number of key-value
+/// heads and the same limit on the tokens to which a token attends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttentionTimes {
     bytes_s: f64,
@@ -114,8 +115,8 @@ impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
-        // `choosers` is a number of tokens. If this number of tokens chose their experts independently, they would
-        // read as many distinct experts as this pass reads.
+        // With reuse, the tokens of a pass read fewer distinct experts than with independent choices. `choosers` is the
+        // number of tokens with independent choices that would read equally many experts.
         let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
         let counted = self.experts_read.at(tokens);
         let read = self.blocks.iter().fold(self.always_bytes_s, |s, blocks| s + blocks.seconds(choosers, counted));
@@ -138,8 +139,8 @@ mod tests {
     use super::*;
 
     /// The numbers were counted in GLM-4.7-Flash's router (mlx-lm PR #1485). Two neighbouring tokens share 25.7 % of
-    /// their experts (each token uses 4 of 64). A pass over both tokens reads 1.743 times the experts of one token. The
-    /// model must read as many with an `expert_reuse` of 0.213.
+    /// their experts (each token uses 4 of 64). A pass over both tokens reads 1.743 times the experts of one token.
+    /// [`BlockTimes`] must give this ratio, 1.743, with an `expert_reuse` of 0.213.
     #[test]
     fn the_reuse_that_was_counted_gives_the_experts_that_were_counted() {
         let experts = BlockTimes { bytes_s: 1.0, total: 64.0, miss: 1.0 - 4.0 / 64.0 };

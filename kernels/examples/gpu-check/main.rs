@@ -1,8 +1,10 @@
-//! Measures how fast the kernels run on a GPU, and the GPU's own copy bandwidth and matmul rate, in the same run.
+//! Measures how fast this crate's kernels run on a GPU, and the GPU's own copy bandwidth and matmul rate, in the same
+//! run.
 //!
-//! `gpu-check [FILE.json [NAME ...]]` writes each measurement to the file as soon as it is done. Default file:
-//! `gpu-check.json`. Names choose the measurements; without names it makes all. A later run with the same file makes
-//! only the missing measurements; it does not repeat a failed one. A run ends within 8 minutes.
+//! `gpu-check [FILE.json [NAME ...]]` writes each measurement to the file as soon as the measurement is done. Default
+//! file: `gpu-check.json`. The names choose the measurements; without names, the program makes all measurements. A
+//! later run with the same file makes only the missing measurements; it does not repeat a failed measurement. A run
+//! ends within 8 minutes.
 //!
 //! Exit codes: 3, a measurement missed its required value or the time was over; 4, there is no usable GPU or a CUDA
 //! library is missing; 1, another error.
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant};
 /// After this time since the program's start, no further measurement begins.
 const LAST_START: Duration = Duration::from_secs(400);
 
-/// The host should start a decode pass within this time, in microseconds.
+/// The time that the host needs to start a decode pass should be at most this number of microseconds.
 const MOST_HOST_US: f64 = 50.0;
 
 type Measurement = fn(&mut Cuda) -> Result<Value, CudaError>;
@@ -91,8 +93,8 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(verdicts(&done))
 }
 
-/// Prints each required value and the value that was measured. Returns true if all required values were reached. `done`
-/// has the results of the measurements by name.
+/// Prints each required value beside the measured value. Returns true if all required values were reached. `done` has
+/// the results of the measurements by name.
 fn verdicts(done: &Map<String, Value>) -> bool {
     let number = |name: &str, key: &str| done.get(name).and_then(|v| v[key].as_f64()).unwrap_or(f64::NAN);
     let (copy, peak) = (number("copy", "bytes_per_s"), number("matmul-peak", "flops"));
@@ -103,7 +105,8 @@ fn verdicts(done: &Map<String, Value>) -> bool {
     ];
     let mut all = true;
     for (what, reached, target) in targets {
-        // A missing measurement is NaN, so its required value counts as missed.
+        // A missing measurement has the value NaN. This comparison with NaN is false, so the required value counts as
+        // missed.
         let good = reached >= target;
         all &= good;
         println!(

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 const WEIGHTS: RandomWeights = RandomWeights { seed: 1, dtype: Dtype::Bf16 };
 
-/// Runs `run` three times to warm up, then `repeats` times. Returns (median seconds, P90 / P10 − 1).
+/// Calls `run` three times to warm up, then `repeats` times with timing. Returns (median seconds, P90 / P10 − 1 of the
+/// times).
 fn median(
     cuda: &mut Cuda,
     repeats: usize,
@@ -77,7 +78,8 @@ fn load(cuda: &mut Cuda, shape: &LlamaShape, limits: Limits) -> Result<Llama<Cud
     })
 }
 
-/// Number of weights in the model's matrices that a pass reads completely: all but the embedding and the norms.
+/// Number of weights in the matrices that a pass reads completely: all weights of the model except the embedding and
+/// the norms.
 fn matrix_numbers(shape: &LlamaShape) -> f64 {
     let matrices = tensors(shape).into_iter().filter(|t| t.shape.len() == 2 && t.name != "model.embed_tokens.weight");
     matrices.map(|t| t.len() as f64).sum()
@@ -87,18 +89,18 @@ fn tokens(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 7919 + 13) % 32_000).collect()
 }
 
-/// The measured times of equal passes.
+/// The times of repeated passes over the same tokens.
 struct Timed {
-    /// Median time on the device, seconds.
+    /// Median time of a pass on the GPU, in seconds.
     seconds: f64,
-    /// Spread of the times on the device: P90 / P10 − 1.
+    /// Spread of the times of the passes on the GPU: P90 / P10 − 1.
     spread: f64,
     /// Median time that the host needs to start the pass, in seconds. It does not include the time of the pass on the
     /// device.
     host_seconds: f64,
 }
 
-/// Times passes of vicuna-7b over `new` tokens after `context` tokens of one request.
+/// Times passes of vicuna-7b with one request: each pass runs `new` tokens after a context of `context` tokens.
 fn one_request(cuda: &mut Cuda, context: usize, new: usize) -> Result<Timed, CudaError> {
     let blocks = (context + new).div_ceil(16) as u32;
     let limits = Limits { kv_blocks: blocks, max_rows: context.max(new), max_logit_rows: new };
@@ -152,7 +154,9 @@ pub fn prefill(cuda: &mut Cuda) -> Result<Value, CudaError> {
     let (time, spread) = median(cuda, 10, |cuda| llama.forward(cuda, &batch))?;
     let head = f64::from(shape.vocab) * f64::from(shape.hidden);
     let products = 2.0 * ((matrix_numbers(&shape) - head) * new as f64 + head);
-    // Floating-point operations of attention: scores and weighted values over the tokens that each token attends to.
+    // Floating-point operations of attention: the scores and the weighted values over the tokens that each new token
+    // attends to. New token i attends to itself and to the new tokens before it, so the sum over all new tokens is n(n
+    // + 1) / 2.
     let seen = new as f64 * (new as f64 + 1.0) / 2.0;
     let attention = 4.0 * seen * shape.q_width() as f64 * f64::from(shape.layers);
     Ok(json!({
@@ -195,7 +199,7 @@ fn attention_of(cuda: &mut Cuda, model: &str, requests: usize) -> Result<Value, 
     }
     let queries = activations(cuda, requests, width)?;
     let mut out = cuda.narrow_buffer(requests, shape.q_width())?;
-    // One pass calls the attention 20 times, so that the overhead of the pass's start is negligible. The keys and
+    // One timed pass calls the attention 20 times, so that the time to start the pass is negligible. The keys and
     // values are larger than any cache.
     let calls = 20;
     let (time, spread) = median(cuda, 15, |cuda| {

@@ -2,12 +2,13 @@
 
 use crate::model::LlamaShape;
 
-/// Cosines and sines of the rotary angles of every position in the KV. The table is computed once: when each pass
-/// computed the angles of its new positions, a pass of a small draft model took 10 % longer.
+/// Cosines and sines of the rotary angles of every position in the KV, computed once. When each pass computed the
+/// angles of its new positions instead, a pass of a small draft model took 10 % longer.
 pub(super) struct Angles {
     /// Number of pairs of dimensions that are rotated together in a head: half of `head_dim`.
     pairs: usize,
-    /// Position by position: the cosines of all pairs of dimensions, then the sines of all pairs.
+    /// The cosines and sines of all positions, position by position: first the cosines of all pairs of dimensions, then
+    /// the sines of all pairs.
     table: Vec<f32>,
 }
 
@@ -21,7 +22,8 @@ impl Angles {
         for (position, angles) in table.chunks_exact_mut(2 * frequencies.len()).enumerate() {
             let (cosines, sines) = angles.split_at_mut(frequencies.len());
             for ((cosine, sine), frequency) in cosines.iter_mut().zip(sines).zip(&frequencies) {
-                // The angle is rounded to f32 as in transformers, because checkpoints were trained with that rounding.
+                // The angle is rounded to f32, as Hugging Face transformers does, because checkpoints were trained with
+                // that rounding.
                 let (sin, cos) = f64::from(position as f32 * frequency).sin_cos();
                 (*cosine, *sine) = (cos as f32, sin as f32);
             }
@@ -29,7 +31,7 @@ impl Angles {
         Angles { pairs: frequencies.len(), table }
     }
 
-    /// (cosines, sines) of the angles of all pairs at `position`.
+    /// Returns (cosines, sines) of the rotary angles at `position`, one number per pair of dimensions.
     pub(super) fn at(&self, position: u32) -> (&[f32], &[f32]) {
         self.table[2 * self.pairs * position as usize..][..2 * self.pairs].split_at(self.pairs)
     }
@@ -42,8 +44,8 @@ pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
         let frequency = shape.rope_theta.powf(-f64::from(2 * i) / f64::from(shape.head_dim));
         let Some(s) = shape.rope_scaling else { return frequency as f32 };
         let turns = f64::from(s.original_max_position_embeddings) * frequency / std::f64::consts::TAU;
-        // Weight of the unscaled frequency. It is 0 if the angle makes few turns over the original context, and 1 if it
-        // makes many.
+        // Weight of the unscaled frequency in the blend of the unscaled and the scaled frequency. The weight is 0 if
+        // the angle makes few turns over the original context length, and 1 if the angle makes many turns.
         let unscaled = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0.0, 1.0);
         (unscaled * frequency + (1.0 - unscaled) * frequency / s.factor) as f32
     };

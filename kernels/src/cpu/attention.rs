@@ -17,22 +17,22 @@ use crate::paged::{BLOCK_SIZE, Batch, Span};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Most new tokens of a request that one task handles. The queries of these tokens read a context block together, so
-/// that the block is read from memory once.
+/// Most new tokens of a request that one task (a unit of work for a thread) handles. The queries of these tokens read a
+/// KV block of the context together, so that the block is read from memory once.
 const TILE: usize = 16;
 
-/// Number of blocks of values that all queries of a task read before any query goes on to further blocks. These blocks
-/// stay in a near cache.
+/// Number of KV blocks whose values all queries of a task read before any query goes on to further blocks. The values
+/// of these blocks stay in a near cache.
 const NEAR: usize = 16;
 
 thread_local! {
-    /// Scaled queries, scores and sums of the task that this thread runs. The memory is reused, so that a task
-    /// allocates memory only if it needs more than any task before.
+    /// Scaled queries, scores and sums of the task that this thread runs. The memory is reused, so a task allocates
+    /// memory only if it needs more than every earlier task of the thread.
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One unit of work for a thread: the rows `first..end` (new tokens of request `span` of the batch) and one key-value
-/// head.
+/// One unit of work for a thread: the attention of one key-value head for the rows `first..end`, which are new tokens
+/// of the batch's request `span`.
 struct Task {
     span: usize,
     first: usize,
@@ -40,7 +40,7 @@ struct Task {
     head: usize,
 }
 
-/// The tasks of one call of [`attention`]; the list's memory is reused by the next call.
+/// The tasks of one call of [`attention`]. The next call reuses the list's memory.
 #[derive(Default)]
 pub(super) struct Tasks(Vec<Task>);
 
@@ -105,8 +105,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         let table = &batch.tables[span.table.clone()];
         let group = kv.heads / kv.kv_heads;
         let queries = (task.end - task.first) * group;
-        // The end of the context that the task's queries attend to: the largest index of a token that any of them
-        // attends to, plus one.
+        // One more than the largest context index to which any query of the task attends.
         let end = (task.first..task.end).map(|row| last_seen(batch, span, row) + 1).max().expect("a task has rows");
         let blocks = end.div_ceil(BLOCK_SIZE);
         let width = blocks * BLOCK_SIZE;
@@ -144,21 +143,22 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let sight = &batch.sights[task.first + i / group];
             let scores = &mut scores[i * width..][..width];
-            // The scores of the query's path in a draft tree (the tokens from the root to the query's token) move to
-            // the indices right after the scores of the prefix. The path's context indices rise, so no score is
-            // overwritten before it is moved.
+            // The query attends to a path of the draft tree (the tokens from the root to the query's token). The scores
+            // of this path move to the indices right after the scores of the prefix. The path's context indices rise,
+            // so no score is overwritten before it is moved.
             for (to, &t) in batch.paths[sight.path.clone()].iter().enumerate() {
                 scores[sight.prefix + to] = scores[t as usize];
             }
             let total = Exponentials(&mut scores[..sight.prefix + sight.path.len()]).run::<L>();
-            // The scaled query is no longer needed. The sum of exponentials replaces its first number.
+            // The scaled query is not needed after this point. The sum of exponentials overwrites the first number of
+            // the scaled query.
             scaled[i * kv.head_dim] = total;
         }
 
         let values = |i: usize| kv.values(pool, table[i] as usize, task.head);
         let prefix = |i: usize| batch.sights[task.first + i / group].prefix;
-        // First, all queries add the values of the blocks that every query of the task attends to completely, `NEAR`
-        // blocks at a time. The values stay in a near cache until all queries have read them.
+        // First, all queries of the task add the values of the KV blocks that every one of these queries attends to
+        // completely, `NEAR` blocks at a time. The values stay in a near cache until all queries have read them.
         let full = (0..queries).map(prefix).min().expect("a task has rows") / BLOCK_SIZE;
         for from in (0..full).step_by(NEAR) {
             let blocks = from..(from + NEAR).min(full);
@@ -179,8 +179,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let row = task.first + i / group;
             let (scores, sums) = (&scores[i * width..][..width], &mut sums[i * kv.padded..][..kv.padded]);
-            // Then each query adds the values of its other tokens: the rest of its prefix, and its path in the draft
-            // tree.
+            // Then each query adds the values of its remaining tokens: the tokens of its prefix after the blocks that
+            // all queries share, and its path in the draft tree.
             let mut seen = full * BLOCK_SIZE;
             while seen < prefix(i) {
                 let (b, tokens) = (seen / BLOCK_SIZE, (prefix(i) - seen).min(BLOCK_SIZE));
@@ -195,7 +195,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
             }
             let from = (task.head * group + i % group) * kv.head_dim;
             #[expect(unsafe_code, reason = "outputs are split by columns")]
-            // SAFETY: two tasks differ in their rows or their head, and a task handles its queries one after the other.
+            // SAFETY: two tasks differ in their rows or their head, so they write different parts of `out`. A task
+            // handles its queries one after the other.
             let out = unsafe { out.part(row, from, kv.head_dim) };
             for (out, sum) in out.iter_mut().zip(sums.iter()) {
                 *out = sum / scaled[i * kv.head_dim];
@@ -204,15 +205,15 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
     }
 }
 
-/// Most blocks of keys that are multiplied at a time, and also most queries. The number is small enough that all sums
-/// of these blocks and queries fit in registers.
+/// Most KV blocks of keys that are multiplied at a time, and also most queries that are multiplied at a time. The
+/// number is small enough that all sums of these blocks and queries fit in registers.
 #[inline(always)]
 fn tile_of<L: Lanes>() -> usize {
     if L::WIDE { 4 } else { 2 }
 }
 
-/// Context index of the last token that a row attends to. (The request's block table gives the KV slot of a context
-/// index.)
+/// Returns the context index of the last token to which the row (a new token) attends. (The request's block table gives
+/// the KV slot of a context index.)
 fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     let sight = &batch.sights[row];
     match batch.paths[sight.path.clone()].last() {
@@ -224,11 +225,12 @@ fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     }
 }
 
-/// Computes the scores of the first `Q` queries of `all` against the keys of the context blocks `to`. `keys(i)` gives
-/// the keys of the i-th of these blocks. In `scores`, the scores of two successive queries are `width` numbers apart.
+/// Computes the scores of the first `Q` queries of `all` against the keys of the context's KV blocks `to`. `keys(i)`
+/// gives the keys of the i-th of these blocks. In `scores`, the scores of two successive queries are `width` numbers
+/// apart.
 ///
-/// This function and the following ones use plain loops, because a closure that is not inlined is compiled without the
-/// level's vector instructions.
+/// This function and the functions below it use plain loops, because a closure that is not inlined is compiled without
+/// the vector instructions of the level.
 #[inline(always)]
 fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
     all: &[f32],
@@ -249,9 +251,9 @@ fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
     }
 }
 
-/// Computes the scores of `Q` queries against the sixteen keys of each of `B` blocks from block `b` on. A score is one
-/// chain of multiply-adds, in which each waits for the result of the one before. Several chains run at a time, so that
-/// the processor does not wait.
+/// Computes the scores of `Q` queries against the sixteen keys of each of `B` KV blocks, from block `b` on. A score is
+/// one chain of multiply-adds, in which each multiply-add waits for the result of the multiply-add before. Several
+/// chains run at a time, so that the processor does not wait.
 #[inline(always)]
 fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     mut queries: [&[f32]; Q],
@@ -293,9 +295,9 @@ fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     }
 }
 
-/// Adds weight · value to the sums of `Q` queries, for the tokens `tokens` of each block of `blocks`, in order.
-/// `values(b)` gives the values of block `b`. In memory, the weights of two successive queries are `width` numbers
-/// apart, and their sums are `padded` numbers apart.
+/// Adds weight · value to the output sums of `Q` queries, for the tokens `tokens` of each KV block of `blocks`, in
+/// order. `values(b)` gives the values of block `b`. In memory, the weights of two successive queries are `width`
+/// numbers apart, and their sums are `padded` numbers apart.
 #[inline(always)]
 fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     values: &impl Fn(usize) -> &'p [P],
@@ -310,8 +312,8 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
     let (pairs, mut first) = (padded / (2 * LANES), 0);
     while first < pairs {
-        // Two pairs are added at a time if there are enough registers, or if there is only one query: with few sums,
-        // each addition would wait for the addition before.
+        // Two pairs (32 dimensions of the values each) are added at a time if there are enough registers. They are also
+        // added at a time if there is only one query: with few sums, each addition would wait for the addition before.
         if pairs - first >= 2 && (L::WIDE || Q == 1) {
             add_pairs::<L, P, Q, 2>(values, blocks.clone(), tokens.clone(), first, rows, (sums, padded));
             first += 2;
@@ -322,8 +324,9 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
 }
 
-/// Does the work of [`add_values`] for 32 · `N` dimensions of the values. These are `N` pairs of groups of sixteen,
-/// from pair `first` on. 2 · `N` · `Q` chains of multiply-adds run at a time.
+/// Adds weight · value as [`add_values`] does, but only for 32 · `N` dimensions of the values. A pair is 32 dimensions
+/// (two groups of sixteen); the function handles `N` pairs, from pair `first` on. 2 · `N` · `Q` chains of multiply-adds
+/// run at a time.
 #[inline(always)]
 fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
     values: &impl Fn(usize) -> &'p [P],

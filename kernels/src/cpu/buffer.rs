@@ -1,15 +1,16 @@
-//! Activations: rows padded with zeros to whole groups of [`LANES`] numbers, so that no kernel has to handle a
-//! remainder.
+//! Activations in rows. Each row is padded with zeros to whole groups of [`LANES`] numbers, so that no kernel has to
+//! handle a remainder.
 
 use super::aligned::Aligned;
 use super::lanes::LANES;
 use std::marker::PhantomData;
 
-/// A matrix of activations, one row per token. Numbers between `width` and the padded width are zero and stay so.
+/// A matrix of activations, one row per token. The numbers between `width` and the padded width of a row are always
+/// zero.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     pub(super) width: usize,
-    /// `width` rounded up to a multiple of [`LANES`]: the distance between rows.
+    /// Distance between the beginnings of two rows, in numbers: `width` rounded up to a multiple of [`LANES`].
     pub(super) stride: usize,
     /// Number of rows in use, at most the number of allocated rows.
     pub(super) rows: usize,
@@ -59,7 +60,7 @@ impl Buffer {
         &self.numbers[row * self.stride..][..self.stride]
     }
 
-    /// Returns a handle through which tasks on several threads write different parts of the rows in use.
+    /// Returns a handle through which tasks on several threads write different parts of the buffer's rows in use.
     pub(super) fn shared(&mut self) -> Shared<'_> {
         let numbers = &mut self.numbers[..self.rows * self.stride];
         Shared {
@@ -72,7 +73,7 @@ impl Buffer {
     }
 }
 
-/// Rows that tasks on several threads write; each task writes its own part.
+/// The rows of a buffer while tasks on several threads write them; each task writes its own part.
 #[derive(Clone, Copy)]
 pub(super) struct Shared<'a> {
     numbers: *mut f32,
@@ -91,10 +92,10 @@ unsafe impl Send for Shared<'_> {}
 unsafe impl Sync for Shared<'_> {}
 
 impl<'a> Shared<'a> {
-    /// Returns `len` numbers of a row from column `from` on.
+    /// Returns `len` numbers of the row `row`, from column `from` on.
     ///
     /// # Safety
-    /// While the slice lives, no other slice of these rows may overlap it.
+    /// While the returned slice lives, no other slice of this buffer's rows may overlap it.
     #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
     pub(super) unsafe fn part(&self, row: usize, from: usize, len: usize) -> &'a mut [f32] {
         assert!(row < self.rows && from + len <= self.width, "part outside of the rows");

@@ -1,7 +1,7 @@
 //! The exponential function. It is written so that compilers vectorise a loop that calls it, and so that every
 //! processor computes the same bits.
 
-/// 1.5 · 2²³. Adding this constant to a small f32 rounds the number to an integer; the lowest bits of the sum hold the
+/// 1.5 · 2²³. Adding this constant to a small f32 rounds the f32 to an integer; the lowest bits of the sum hold this
 /// integer.
 const ROUNDER: f32 = 12_582_912.0;
 
@@ -20,7 +20,8 @@ pub(super) fn exp(x: f32) -> f32 {
         p = p.mul_add(r, c);
     }
     let value = p.mul_add(r * r, r) + 1.0;
-    // The low bits of `shifted` hold the integer n. Moved to the exponent's bits, with the bias 127, they become 2ⁿ.
+    // The low bits of `shifted` hold the integer n. If the bias 127 is added and the sum is moved to the exponent's
+    // bits of an f32, the f32 is 2ⁿ.
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
     if x < -87.0 { 0.0 } else { value * power }
 }

@@ -1,12 +1,13 @@
 //! Paged keys and values.
 //!
-//! For one key-value head, a block holds 16 keys as head_dim × 16, so that sixteen scores are computed at a time, and
-//! 16 values as 16 × head_dim, so that sixteen numbers of an output are computed at a time. Groups of sixteen numbers
-//! are stored in pairs: two neighbouring dimensions of the 16 keys, or 32 neighbouring dimensions of one value
-//! (head_dim is padded to a multiple of 32). The first 32 dimensions of all 16 values come first, then the next 32, and
-//! so on.
+//! For one key-value head, a block holds 16 keys as a matrix head_dim × 16, so that a kernel computes sixteen scores at
+//! a time. It holds 16 values as a matrix 16 × head_dim, so that a kernel computes sixteen numbers of an output at a
+//! time. Groups of sixteen numbers are stored in pairs. A pair of a key block is two neighbouring dimensions of the 16
+//! keys; a pair of a value block is 32 neighbouring dimensions of one value (head_dim is padded to a multiple of 32).
+//! The first 32 dimensions of all 16 values come first, then the next 32 dimensions, and so on.
 //!
-//! With bf16 weights KV is bf16 too, as in vLLM, which halves the bytes read for a long context; otherwise KV is f32.
+//! If the weights are bf16, the KV is bf16 too, as in vLLM. This halves the bytes that are read for a long context.
+//! With other weights the KV is f32.
 
 use super::angles::Angles;
 use super::lanes::{Kernel, LANES, Lanes};
@@ -28,13 +29,13 @@ pub struct Kv {
     pub(super) angles: Angles,
 }
 
-/// The KV blocks in their number type, one pool per layer.
+/// The KV blocks as f32 or as bf16, one pool per layer.
 pub(super) enum Pools {
     F32(Vec<Pages<F32Pairs>>),
     Bf16(Vec<Pages<Bf16Pairs>>),
 }
 
-/// Bytes per number of a key or value, if the weights have type `weights`.
+/// Bytes of one number of a key or value, if the weights have the type `weights`.
 pub(super) fn kv_bytes(weights: Dtype) -> u64 {
     match weights {
         Dtype::Bf16 => 2,
@@ -67,15 +68,15 @@ impl Kv {
         }
     }
 
-    /// The sizes of one head's part of a block: (number of pairs that hold keys, number of pairs that hold values). Two
-    /// dimensions of the sixteen keys take one pair. 32 dimensions of the sixteen values take sixteen pairs, one for
-    /// each token.
+    /// Returns (number of pairs of the keys, number of pairs of the values) that one head takes in a block. A pair is
+    /// two groups of sixteen numbers. Two dimensions of the sixteen keys take one pair. 32 dimensions of the sixteen
+    /// values take sixteen pairs, one for each token.
     fn sizes(&self) -> (usize, usize) {
         (self.head_dim.div_ceil(2), self.padded / 2)
     }
 
-    /// Index in the pool of the first pair that holds the keys of `head` in `block`. The values of the same head follow
-    /// the keys.
+    /// Returns the pool index of the first pair that holds keys of `head` in `block`. The values of the same head
+    /// follow its keys.
     fn first_pair(&self, block: usize, head: usize) -> usize {
         let (keys, values) = self.sizes();
         (block * self.kv_heads + head) * (keys + values)
@@ -94,7 +95,7 @@ impl Kv {
         &pool[self.first_pair(block, head) + keys..][..values]
     }
 
-    /// Writes the key and the value of one head to the slot `slot`, which is 16 · block + index in the block.
+    /// Writes the key and the value of one head to the KV slot `slot`, which is 16 · block + index in the block.
     pub(super) fn write(
         &mut self,
         level: Level,
@@ -131,7 +132,7 @@ impl Kv {
     }
 }
 
-/// A kernel that writes the key and the value of token `offset` of a block.
+/// A kernel that writes the key and the value of one token: the token at place `offset` (0 to 15) of a block.
 struct Write<'a, P> {
     keys: &'a mut [P],
     values: &'a mut [P],
@@ -156,9 +157,9 @@ impl<P: Pairs> Kernel for Write<'_, P> {
     }
 }
 
-/// Copies one token's key and value of one head. `keys` and `values` are the numbers of pairs that a head's part of a
-/// block has for keys and for values. `slots` is (from, to); each of the two is (index of the first pair of the block's
-/// head, token in the block).
+/// Copies one token's key and value of one head within a pool. `keys` and `values` are the numbers of pairs that a head
+/// takes in a block for its keys and for its values. `slots` is (from, to). Each slot is (pool index of the head's
+/// first pair in the block, the token's place in the block).
 fn copy<P: Pairs>(pool: &mut [P], (keys, values): (usize, usize), slots: ((usize, usize), (usize, usize))) {
     let ((source, from), (target, to)) = slots;
     for d in 0..keys {

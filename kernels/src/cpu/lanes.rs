@@ -1,40 +1,42 @@
 //! Sixteen numbers at a time, with the same bits on every processor.
 //!
-//! A lane is one of sixteen sums, each made by fused multiply-adds in a fixed order. The sum over all lanes adds them
-//! in one fixed order. AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
+//! A lane is one of sixteen sums that are computed side by side. Each sum is made by fused multiply-adds in a fixed
+//! order, and one fixed order adds the sixteen lanes. AVX-512, AVX2 and plain code do the same operations in the same
+//! order, so their results agree to the bit.
 
 /// Number of f32 that the CPU's kernels handle at a time.
 pub(super) const LANES: usize = 16;
 
-/// Mask of the second bf16 in a 32-bit word. The masked word, read as an f32, has the value of that bf16.
+/// Mask of the second bf16 in a 32-bit word. The word after `and` with this mask, read as an f32, has the value of that
+/// bf16.
 pub(super) const SECOND: u32 = 0xFFFF_0000;
 
 /// A vector of sixteen f32, with the same operations for each level of vector instructions.
 pub(super) trait Lanes: Copy {
     /// True for AVX-512, which has 32 vector registers of sixteen f32. False for AVX2, which has 16 registers of eight
-    /// f32, and for plain code. If it is true, a kernel computes more sums at a time.
+    /// f32, and for plain code. If `WIDE` is true, a kernel computes more sums at a time.
     const WIDE: bool;
-    /// Sixteen zeros.
+    /// A vector of sixteen zeros.
     fn zero() -> Self;
-    /// The same number sixteen times.
+    /// A vector that has the number `x` in all sixteen lanes.
     fn splat(x: f32) -> Self;
     /// Reads sixteen numbers from memory.
     fn load(x: &[f32; LANES]) -> Self;
-    /// Reads the first bf16 of each word in memory, its lower half.
+    /// Reads sixteen bf16 from memory: the lower half of each word.
     fn load_first(x: &[u32; LANES]) -> Self;
-    /// Reads the second bf16 of each word in memory, its upper half.
+    /// Reads sixteen bf16 from memory: the upper half of each word.
     fn load_second(x: &[u32; LANES]) -> Self;
-    /// Prefetches memory that will be read soon. Any address is allowed. In plain code this does nothing.
+    /// Prefetches memory that will be read soon. Any address is allowed. In plain code this function does nothing.
     fn prefetch<T>(address: *const T);
     /// Writes sixteen numbers to memory.
     fn store(self, x: &mut [f32; LANES]);
-    /// `self + a · b`, rounded once.
+    /// Computes `self + a · b` in each lane, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
     /// The larger of `self` and `other` in each lane.
     fn larger(self, other: Self) -> Self;
     /// The sum of `self` and `other` in each lane.
     fn add(self, other: Self) -> Self;
-    /// The sum of all lanes: adds lanes that are 8 apart, then the results that are 4, 2 and 1 apart.
+    /// Returns the sum of all sixteen lanes: adds lanes that are 8 apart, then the results that are 4, 2 and 1 apart.
     fn sum(self) -> f32;
 }
 

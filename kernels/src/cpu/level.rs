@@ -68,7 +68,8 @@ impl Level {
         }
     }
 
-    /// Number of f32 that one instruction handles. `None` for plain code, whose instructions the compiler chooses.
+    /// Number of f32 that one vector instruction of the level handles. `None` for plain code, whose instructions the
+    /// compiler chooses.
     pub fn width(self) -> Option<u32> {
         match self.0 {
             Lanes::Plain => None,

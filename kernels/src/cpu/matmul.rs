@@ -1,8 +1,8 @@
-//! The matrix product `x · weightsᵀ`, in which each weight is read from memory once for all rows.
+//! The matrix product `x · weightsᵀ`, in which each weight is read from memory once for all rows of `x`.
 //!
-//! A result is the dot product of one row with one output's weights, computed in a fixed order: one chain of
-//! multiply-adds for each [`DEPTH`] inputs, and the results of the chains are added one after the other. The order does
-//! not depend on which rows and outputs are computed together, or by which thread.
+//! A result is the dot product of one row of `x` with the weights of one output, computed in a fixed order. [`DEPTH`]
+//! inputs make one chain of multiply-adds, and the results of the chains are added one after the other. The order does
+//! not depend on which rows and outputs are computed together, or on which thread computes them.
 
 use super::buffer::{Buffer, Shared};
 use super::lanes::{Kernel, LANES, Lanes};
@@ -13,12 +13,13 @@ use super::team::Team;
 use std::ptr;
 
 /// Number of inputs of the product that one chain of multiply-adds covers. The weights of a panel (sixteen outputs) for
-/// these inputs, and the inputs of the rows, stay in the nearest cache.
+/// these inputs stay in the nearest cache, together with these inputs of the rows.
 const DEPTH: usize = 256;
 
 /// How far ahead a tile (a group of `rows` rows that are multiplied together) prefetches weights, in pairs of weights.
-/// With three rows or more, arithmetic is the limit: the tile prefetches the weights of the next chain. With one or two
-/// rows, memory is the limit: weights that are prefetched too early would evict others from the cache.
+/// With three rows or more, arithmetic is the limit: the tile prefetches the weights of the next chain of
+/// multiply-adds. With one or two rows, memory is the limit: weights that are prefetched too early would evict other
+/// weights from the cache.
 const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
@@ -32,9 +33,9 @@ const TASK_BYTES: usize = 256 << 10;
 const TOGETHER: usize = 4;
 
 /// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time if there are several tiles
-/// (groups of rows). The tiles read the same panels one after the other. The weights of four panels for one chain take
-/// 32 KiB in bf16, which is the whole nearest cache of many processors, so each tile would read them again from the
-/// next cache.
+/// (groups of rows). The tiles read the same panels one after the other, so the panels should stay in the nearest
+/// cache. The weights of four panels for one chain of multiply-adds take 32 KiB in bf16, which fills the nearest cache
+/// of many processors. Each tile would then read them again from the next cache.
 const STAYING: usize = 2;
 
 /// Most rows of a tile. The rows of a tile are multiplied together with a panel, the weights of sixteen outputs.
@@ -109,8 +110,9 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     }
 }
 
-/// Number of panels (the weights of sixteen outputs each) that a tile of `rows` rows is multiplied with at a time. It
-/// is large enough that no addition waits for the one before, and small enough that all sums fit in registers.
+/// Returns the number of panels (the weights of sixteen outputs each) that a tile of `rows` rows is multiplied with at
+/// a time. The number is large enough that no addition waits for the addition before, and small enough that all sums
+/// fit in registers.
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
@@ -129,8 +131,9 @@ impl<P: Pairs> Outputs<'_, P> {
             4 if together::<L>(R) == 4 => self.tile::<L, R, 4>(row, panel, pairs),
             2 if together::<L>(R) >= 2 => self.tile::<L, R, 2>(row, panel, pairs),
             _ => {
-                // `n` was chosen for the smaller of the two sizes of tiles. If this tile has one row more, `together`
-                // may allow fewer than `n` panels for it. It is then multiplied with one panel after the other.
+                // `n` panels were chosen for the smaller of the two sizes of tiles (groups of rows). For a tile with
+                // one row more, `together` may allow fewer than `n` panels. Such a tile is multiplied with one panel
+                // after the other.
                 for panel in panel..panel + n {
                     self.tile::<L, R, 1>(row, panel, pairs);
                 }
@@ -140,7 +143,7 @@ impl<P: Pairs> Outputs<'_, P> {
 
     /// Multiplies `R` rows with `N` panels (the weights of sixteen outputs each) over one chain of multiply-adds, which
     /// covers the pairs of inputs `from..to`. The first chain (`from` is 0) writes its results to the outputs; later
-    /// chains add theirs.
+    /// chains add their results to the outputs.
     #[inline(always)]
     fn tile<L: Lanes, const R: usize, const N: usize>(&self, row: usize, panel: usize, (from, to): (usize, usize)) {
         // This function uses plain loops, because a closure that is not inlined is compiled without vector
@@ -155,8 +158,8 @@ impl<P: Pairs> Outputs<'_, P> {
         }
         let mut sums = [[L::zero(); N]; R];
         for i in 0..len {
-            // The access is unchecked, because the compiler does not remove the bounds checks of these slices, which
-            // would cost as much as the arithmetic.
+            // The accesses below are unchecked. The compiler does not remove the bounds checks of these slices, and the
+            // checks would cost as much as the arithmetic.
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
             // SAFETY: every slice was just cut to `len` pairs, and `i < len`.
             unsafe {
@@ -179,7 +182,7 @@ impl<P: Pairs> Outputs<'_, P> {
                 let output = (self.first + panel + n) * LANES;
                 let width = LANES.min(self.out.width - output);
                 #[expect(unsafe_code, reason = "outputs are split by panels")]
-                // SAFETY: two tasks have different outputs. A task uses one part of `out` at a time.
+                // SAFETY: two tasks write different outputs. A task uses one part of `out` at a time.
                 let out = unsafe { self.out.part(row + r, output, width) };
                 put(sum, out, from > 0);
             }
@@ -188,7 +191,7 @@ impl<P: Pairs> Outputs<'_, P> {
 }
 
 /// Writes `sum`, sixteen results of a matrix product, to `out`. If `more` is true, adds `sum` to the numbers that
-/// earlier chains wrote there.
+/// earlier chains of multiply-adds wrote to `out`.
 #[inline(always)]
 fn put<L: Lanes>(sum: L, out: &mut [f32], more: bool) {
     if let Some(out) = out.as_mut_array::<LANES>() {

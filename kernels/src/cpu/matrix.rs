@@ -1,8 +1,9 @@
 //! Weight matrices, packed when they are loaded.
 //!
-//! Sixteen outputs form a panel. A panel stores the sixteen weights of one input, then the sixteen of the next input. A
-//! kernel reads a panel from one end to the other and makes sixteen sums at a time, one per output, so that no sum over
-//! lanes is needed at the end. The last panel and an odd number of inputs are padded with zeros.
+//! The weights of sixteen outputs form a panel. A panel stores the sixteen weights of one input, then the sixteen
+//! weights of the next input. A kernel reads a panel from its beginning to its end and makes sixteen sums at a time,
+//! one per output, so that no sum over lanes is needed at the end. The last panel is padded with zeros to sixteen
+//! outputs, and an odd number of inputs is padded to an even number.
 
 use super::lanes::LANES;
 use super::pages::Pages;
@@ -26,8 +27,8 @@ pub(super) enum Panels {
 }
 
 impl Matrix {
-    /// Packs the tensors of `parts`, each (tensor, its number of outputs), into one matrix. The outputs of the parts
-    /// follow each other.
+    /// Packs the tensors of `parts`, each given as (tensor, its number of outputs), into one matrix. The outputs of a
+    /// part come right after the outputs of the part before.
     pub(super) fn new(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
         let outputs = parts.iter().map(|p| p.1).sum();
         let panels = match dtype {

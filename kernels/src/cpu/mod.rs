@@ -1,4 +1,5 @@
-//! The CPU device: f32 and bf16 weights (f16 becomes f32), KV of the weights' type, f32 activations and sums.
+//! The CPU device. It stores weights as f32 or bf16 (f16 becomes f32), and KV in the type of the weights. Activations
+//! and sums are f32.
 //!
 //! The CPU's arithmetic is batch-invariant: a row's result has the same bits alone, in any batch and chunk split, on
 //! any number of threads and on any processor. Therefore greedy speculation emits exactly the tokens of plain decoding,
@@ -133,7 +134,7 @@ impl Device for Cpu {
         let (x, out) = (x.shared(), out.shared());
         self.team.share(rows, work, |row| {
             #[expect(unsafe_code, reason = "outputs are split by rows")]
-            // SAFETY: tasks have different rows.
+            // SAFETY: each task uses its own row, so no two parts of `x` or `out` overlap.
             let (x, out) = unsafe { (x.part(row, 0, width), out.part(row, 0, width)) };
             level.run(rowwise::Norm { x, delta: delta.map(|d| d.row(row)), gains, eps, out });
         });
@@ -172,7 +173,7 @@ impl Device for Cpu {
             let slot = batch.slots[row] as usize;
             let (turned, values) = qkv.row_mut(row).split_at_mut((kv.heads + kv.kv_heads) * dim);
             for head in turned.chunks_exact_mut(dim) {
-                // Hugging Face's layout rotates dimension i together with dimension i + `head_dim` / 2.
+                // In Hugging Face's layout, dimension i is rotated together with dimension i + `head_dim` / 2.
                 self.level
                     .run(rowwise::Turn { head: head.split_at_mut(half), angles: kv.angles.at(batch.positions[row]) });
             }
@@ -202,7 +203,7 @@ impl Device for Cpu {
         let out = out.shared();
         self.team.share(gate_up.rows, gate_up.rows * width * rowwise::SWIGLU, |row| {
             #[expect(unsafe_code, reason = "outputs are split by rows")]
-            // SAFETY: tasks have different rows.
+            // SAFETY: each task writes its own row, so no two parts of `out` overlap.
             let out = unsafe { out.part(row, 0, width) };
             level.run(rowwise::SwiGlu { gate_up: gate_up.row(row), out });
         });

@@ -1,9 +1,10 @@
 //! Arrays in large pages of memory (2 MiB), if the system has them. A pass reads all weights and KV. With small pages
 //! the processor must translate an address every 4 KiB, and it stops prefetching at the end of each page.
 //!
-//! The system gives only whole large pages, but the matrices of a small model are smaller than one. Matrices therefore
-//! share regions that begin and end at the borders of large pages. With a mapping for each matrix, chance decided which
-//! matrices lay in large pages: two copies of the shipped model pair in one process then differed in speed by 5 %.
+//! The system gives only whole large pages, but the matrices of a small model are smaller than a large page. Matrices
+//! therefore share regions that begin and end at the borders of large pages. When each matrix had a mapping of its own,
+//! chance decided which matrices lay in large pages: two copies of the same model pair in one process then differed in
+//! speed by 5 %.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::MmapMut;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Weak};
 const LARGE: usize = 2 << 20;
 /// Bytes of a region that several arrays share. A larger array gets a region of at least its size.
 const SHARED: usize = 8 * LARGE;
-/// Bytes of a small page. Every array begins at a multiple of this number, as it would in a mapping of its own.
+/// Bytes of a small page. Every array begins at a multiple of this number, as if it had a mapping of its own.
 const ALIGNED: usize = 4 << 10;
 
 /// An array of fixed length in a [`Region`], a piece of mapped memory.
@@ -29,12 +30,13 @@ pub(super) struct Pages<T> {
     of: PhantomData<T>,
 }
 
-/// Mapped memory, handed out in parts. A part is never handed out twice. The memory is unmapped when all parts are
-/// dropped.
+/// Mapped memory whose parts are handed out to arrays. No part is handed out twice. The memory is unmapped when all
+/// parts are dropped.
 struct Region(#[expect(dead_code, reason = "it is held, and used through pointers")] MmapMut);
 
-/// The region that the next arrays come from. The fields are: the region (a weak pointer, so that only its arrays keep
-/// it alive), its first byte, the number of bytes handed out, and its size in bytes.
+/// The region of mapped memory that the next arrays come from. The fields are: the region (a weak pointer, so that only
+/// the region's arrays keep it alive), the address of its first byte, the number of bytes handed out, and its size in
+/// bytes.
 struct Open {
     region: Weak<Region>,
     first: NonNull<u8>,
@@ -65,7 +67,8 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
             }
             let (region, mut fresh) = Open::map(bytes);
             let (_, first) = fresh.take(bytes).expect("a region holds what it was made for");
-            // The next arrays come from the old or the fresh region, whichever has more bytes left.
+            // `fresh` is a region that was just mapped for this array. The next arrays come from the open region or
+            // from `fresh`: from the region that has more bytes left.
             if open.as_ref().is_none_or(|open| open.left() < fresh.left()) {
                 *open = Some(fresh);
             }
@@ -80,7 +83,8 @@ impl Open {
     fn map(bytes: usize) -> (Arc<Region>, Open) {
         let bytes = bytes.next_multiple_of(LARGE).max(SHARED);
         let mut map = MmapMut::map_anon(bytes + LARGE).expect("memory for weights, KV or a measurement");
-        // Asks the system for large pages. If the system refuses, the arrays lie in small pages, and passes are slower.
+        // `advise` asks the system for large pages. If the system refuses, the arrays lie in small pages, and passes
+        // are slower.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let skipped = map.as_ptr().align_offset(LARGE);
@@ -94,9 +98,9 @@ impl Open {
         if self.region.strong_count() > 0 { self.bytes - self.used } else { 0 }
     }
 
-    /// Hands out the next `bytes` bytes of the region: returns the region and the first byte. The bytes are zero,
-    /// because they were never handed out before. `None` if fewer bytes are left, or if all arrays of the region were
-    /// dropped.
+    /// Hands out the next `bytes` bytes of the region: returns the region and the address of the first of these bytes.
+    /// The bytes are zero, because they were never handed out before. `None` if fewer bytes are left, or if all arrays
+    /// of the region were dropped.
     fn take(&mut self, bytes: usize) -> Option<(Arc<Region>, NonNull<u8>)> {
         let region = self.region.upgrade().filter(|_| bytes <= self.bytes - self.used)?;
         #[expect(unsafe_code, reason = "parts of one mapping")]
@@ -146,7 +150,7 @@ mod tests {
         for (i, pages) in all.iter().enumerate() {
             assert!(pages.iter().all(|&x| x == i as u64 + 1), "part {i} was written by another");
         }
-        // Large arrays begin at a large page.
+        // Array 2 is larger than a shared region. It gets a region of its own, which begins at a large page.
         assert_eq!(all[2].as_ptr() as usize % LARGE, 0);
     }
 

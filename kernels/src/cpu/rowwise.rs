@@ -1,18 +1,19 @@
-//! Operations on a single row or head: RMSNorm, rotation by rotary angles, SwiGLU, softmax and the most likely tokens.
+//! Operations on a single row or a single head: RMSNorm, rotation by rotary angles, SwiGLU, softmax and the choice of
+//! the most likely tokens.
 
 use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};
 use crate::accept::Choice;
 
-/// Estimated cost of one number of a [`Norm`], in multiply-adds. The total cost decides whether several threads share
-/// the work.
+/// Estimated cost of one number of a [`Norm`], in multiply-adds. The estimated cost of the whole operation decides
+/// whether several threads share the work.
 pub(super) const NORM: usize = 4;
-/// Estimated cost of one output of a [`SwiGlu`], in multiply-adds. The total cost decides whether several threads share
-/// the work.
+/// Estimated cost of one output of a [`SwiGlu`], in multiply-adds. The estimated cost of the whole operation decides
+/// whether several threads share the work.
 pub(super) const SWIGLU: usize = 16;
 
-/// RMSNorm of a row after a residual addition. If there is a `delta`, it first computes `x += delta`. Then it computes
-/// `out = x / sqrt(mean(x²) + eps) · gains`. All slices have the same length.
+/// RMSNorm of a row after a residual addition. If `delta` is given, the kernel first computes `x += delta`. Then it
+/// computes `out = x / sqrt(mean(x²) + eps) · gains`. All slices have the same length.
 pub(super) struct Norm<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) delta: Option<&'a [f32]>,
@@ -68,22 +69,23 @@ fn rms_scale<L: Lanes>(x: &[f32], eps: f32) -> f32 {
     1.0 / (squares.sum() / x.len() as f32 + eps).sqrt()
 }
 
-/// Calls `each` with sixteen numbers of `x` at a time; a shorter last group is filled up with `fill`.
+/// Calls `each` with sixteen numbers of `x` at a time. If the last group has fewer than sixteen numbers, `fill` takes
+/// the places of the missing numbers.
 #[inline(always)]
 pub(super) fn in_groups(x: &[f32], fill: f32, mut each: impl FnMut(&[f32; LANES])) {
     let (groups, rest) = x.as_chunks();
     let mut last = [fill; LANES];
     last[..rest.len()].copy_from_slice(rest);
-    // `each` is called at one place only, in a plain loop. Otherwise the compiler would not inline it, and would
+    // `each` is called at one place only, in a plain loop. Otherwise the compiler would not inline `each`, and would
     // compile it without the level's vector instructions.
     for i in 0..x.len().div_ceil(LANES) {
         each(groups.get(i).unwrap_or(&last));
     }
 }
 
-/// Rotates a query or key of one head by the rotary angles of its position. `head` is (first half, second half) of its
-/// numbers. Number `i` of the first half and number `i` of the second half form a pair. `angles` is (cosines, sines) of
-/// the pairs.
+/// Rotates a query or key of one head by the rotary angles of its position. `head` is (first half, second half) of the
+/// query's or key's numbers. Number `i` of the first half and number `i` of the second half form a pair. `angles` is
+/// (cosines, sines), one number per pair.
 pub(super) struct Turn<'a> {
     pub(super) head: (&'a mut [f32], &'a mut [f32]),
     pub(super) angles: (&'a [f32], &'a [f32]),
@@ -119,8 +121,8 @@ impl Kernel for SwiGlu<'_> {
     }
 }
 
-/// Replaces each score by `e^(score − largest score)`, and returns the sum of these exponentials. Lane `i` sums the
-/// exponentials `i`, `i + 16`, `i + 32` and so on; then the lanes are added.
+/// Replaces each score by `e^(score − largest score)`, and returns the sum of these exponentials. Lane `i` (0 to 15)
+/// sums the exponentials `i`, `i + 16`, `i + 32` and so on; then the sixteen lanes are added.
 pub(super) struct Exponentials<'a>(pub(super) &'a mut [f32]);
 
 impl Kernel for Exponentials<'_> {
@@ -231,7 +233,7 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
     }
 }
 
-/// The token with the largest logit; of two equal logits, the smaller token.
+/// Returns the token with the largest logit. Of two equal logits, the smaller token wins.
 pub(super) fn choice(logits: &[f32]) -> u32 {
     let mut best = 0;
     for (token, &logit) in logits.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The threads of a CPU device. They share the work of each operation, and spin (busy-wait) until the next operation
-//! begins. A pass of a small model has about two dozen operations of some microseconds each. A sleeping thread would
-//! wake up too late for them.
+//! The threads of a CPU device. They share the work of each operation (such as a matrix product), and spin (busy-wait)
+//! until the next operation begins. A pass of a small model has about two dozen operations of some microseconds each. A
+//! sleeping thread would wake up too late for such short operations.
 //!
 //! The number of threads never changes a result: every number is computed and written by a single task.
 
@@ -10,15 +10,16 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// An operation with fewer multiply-adds than this runs on one thread. To start helpers would cost more than they save,
-/// because a message between threads takes some tenths of a microsecond.
+/// An operation with fewer multiply-adds than this number runs on one thread. Starting the helper threads would take
+/// longer than they save, because a message between threads takes some tenths of a microsecond.
 const WORTH_SHARING: usize = 1 << 15;
 
-/// A waiting thread looks for work this number of times in a row. If it finds none, it yields its core to other threads
-/// after each further look. It never sleeps.
+/// A waiting thread looks for work this number of times in a row. If it finds no work, it yields its core to other
+/// threads after each further look. It never sleeps.
 const LOOKS: u32 = 1 << 12;
 
-/// The threads of a device: the leader, which runs passes, and helpers, which work while a [`Session`] lasts.
+/// The threads of a device: the leader, which runs passes, and the helpers, which share the work of operations while a
+/// [`Session`] lasts.
 pub(super) struct Team {
     pool: Arc<ThreadPool>,
     board: Arc<Board>,
@@ -36,15 +37,15 @@ impl Team {
         self.pool.current_num_threads()
     }
 
-    /// Returns a session, during which the team's helper threads look for work. It has not begun; its
-    /// [`run`](Session::run) starts the helpers. `None` if a session is running already.
+    /// Returns a session, during which the team's helper threads look for work. The session has not begun yet:
+    /// [`Session::run`] starts the helpers. `None` if a session is running already.
     pub(super) fn session(&self) -> Option<Session> {
         let begun = self.board.session.load(Ordering::Relaxed);
         (!begun).then(|| Session { pool: Arc::clone(&self.pool), board: Arc::clone(&self.board) })
     }
 
-    /// Runs tasks `0..tasks`, which together do about `work` multiply-adds. Helpers take part if a session has started
-    /// them and `work` is large enough.
+    /// Runs the tasks `0..tasks` of one operation, which together do about `work` multiply-adds. The helper threads
+    /// take part if a session has started them and `work` is large enough.
     ///
     /// # Panics
     /// A task panics.
@@ -56,7 +57,8 @@ impl Team {
     }
 }
 
-/// A session that [`Team::session`] made and that has not begun. While a session runs, the helpers look for tasks.
+/// A session that [`Team::session`] made and that has not begun. While a session runs, the team's helper threads look
+/// for tasks.
 pub(super) struct Session {
     pool: Arc<ThreadPool>,
     board: Arc<Board>,
@@ -70,7 +72,8 @@ impl Session {
         let with_helpers = || {
             rayon::scope(|scope| {
                 (1..pool.current_num_threads()).for_each(|_| scope.spawn(|_| board.help()));
-                // Dropping this guard stops the helpers at the end of the session, also after a panic.
+                // Dropping this guard stops the helper threads. This happens at the end of the session, also after a
+                // panic.
                 let _over = Over(board);
                 run()
             })
@@ -92,9 +95,10 @@ type Task<'a> = dyn Fn(usize) + Sync + 'a;
 /// The state that the threads of a CPU device share: the leader, which runs passes, and the helpers.
 #[derive(Default)]
 struct Board {
-    /// True while a session runs. Helpers stop when this becomes false.
+    /// True while a session runs. The helper threads stop when this becomes false.
     session: CachePadded<AtomicBool>,
-    /// Number of tasks that no thread has taken yet. The next task that a thread takes has the index `open − 1`.
+    /// Number of tasks of the present operation that no thread has taken yet. The next task that a thread takes has the
+    /// index `open − 1`.
     open: CachePadded<AtomicUsize>,
     /// Number of finished tasks of the present operation.
     done: CachePadded<AtomicUsize>,
@@ -104,8 +108,8 @@ struct Board {
     task: UnsafeCell<Option<&'static Task<'static>>>,
 }
 
-// SAFETY: only the leader writes `task`, and only while no task is open or running. Only threads that have taken a task
-// read it.
+// SAFETY: only the leader writes `task`, and only while no task of an operation is open or running. Another thread
+// reads `task` only after it has taken an open task.
 #[expect(
     unsafe_code,
     reason = "a task lives as long as its operation, which no lifetime can say to threads that outlive it"
@@ -113,12 +117,12 @@ struct Board {
 unsafe impl Sync for Board {}
 
 impl Board {
-    /// Runs an operation of `tasks` tasks. Only one thread, the leader, can call this at a time, because a team calls
-    /// it through a mutable reference.
+    /// Runs an operation of `tasks` tasks. Only one thread, the leader, can call this function at a time, because a
+    /// team calls it through a mutable reference.
     #[expect(unsafe_code, reason = "as above")]
     fn run(&self, tasks: usize, task: &Task<'_>) {
-        // SAFETY: the drop of `finish` waits until no thread uses the task, also when this thread panics. No other
-        // thread writes the cell. Another thread reads the cell only after it has taken a task from `open`.
+        // SAFETY: dropping `finish` waits until no thread uses the task any more, also when this thread panics. No
+        // other thread writes the cell. Another thread reads the cell only after it has taken a task from `open`.
         unsafe {
             *self.task.get() = Some(std::mem::transmute::<&Task<'_>, &'static Task<'static>>(task));
         }
@@ -131,13 +135,14 @@ impl Board {
         assert!(!self.failed.load(Ordering::Relaxed), "a task failed on another thread");
     }
 
-    /// Takes a task that no thread has taken yet, and runs it. Returns false if there is none.
+    /// Takes a task that no thread has taken yet, and runs it. Returns false if no such task is left.
     #[expect(unsafe_code, reason = "as above")]
     fn take_one(&self) -> bool {
         let less = |open: usize| open.checked_sub(1);
         let Ok(open) = self.open.fetch_update(Ordering::Acquire, Ordering::Relaxed, less) else { return false };
         let _done = Done(self);
-        // SAFETY: the taken task is not done yet. Until it is done, the leader waits and does not write the cell.
+        // SAFETY: this thread has taken a task that is not done yet. Until it is done, the leader waits and does not
+        // write the cell.
         let task = unsafe { *self.task.get() }.expect("written before tasks are open");
         task(open - 1);
         true
@@ -156,8 +161,8 @@ impl Board {
     }
 }
 
-/// Waits a moment: spins for the first [`LOOKS`] calls without work in between, and yields the core to other threads in
-/// later calls.
+/// Waits a moment. `looks` counts the calls since the thread last found work. The function spins for the first
+/// [`LOOKS`] of these calls, and yields the core to other threads in later calls.
 fn wait(looks: &mut u32) {
     if *looks < LOOKS {
         *looks += 1;
@@ -167,7 +172,7 @@ fn wait(looks: &mut u32) {
     }
 }
 
-/// Guard of a taken task. Dropping the guard counts the task as done.
+/// Guard of a task that a thread has taken. Dropping the guard counts the task as done.
 struct Done<'a>(&'a Board);
 
 impl Drop for Done<'_> {
@@ -187,7 +192,7 @@ struct Finish<'a> {
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        // `left` is the number of tasks that no thread took. It is above 0 only if this thread panicked.
+        // `left` is the number of tasks that no thread took. `left` is above 0 only if this thread panicked.
         let left = self.board.open.swap(0, Ordering::Relaxed);
         let mut looks = 0;
         while self.board.done.load(Ordering::Acquire) + left < self.tasks {

@@ -1,5 +1,5 @@
-//! Compares each kernel with a plain f64 reference on random inputs, at every level of vector instructions that the
-//! processor has. The results of all levels must be equal to the bit.
+//! Compares each kernel of the CPU device with a plain f64 reference on random inputs, at every level of vector
+//! instructions that the processor has. The results of all levels must be equal to the bit.
 
 use super::kv::Pools;
 use super::pairs::Pairs;
@@ -11,7 +11,7 @@ use foretoken_sim::{Luck, Stream};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// Random numbers, uniform in [−1, 1): `n` of them.
+/// Returns `n` random numbers, uniform in [−1, 1).
 fn numbers(seed: u64, n: usize) -> Vec<f32> {
     let luck = Luck::new(seed, Stream::Weights, 9);
     (0..n).map(|i| (2.0 * luck.unit(i as u64) - 1.0) as f32).collect()
@@ -43,8 +43,8 @@ fn at_every_level(mut run: impl FnMut(&mut Cpu) -> Buffer) -> Buffer {
     first
 }
 
-/// The largest error of `got`, relative to a scale. `expected(row, column)` returns (expected value, scale). A scale is
-/// the size that rounding errors are proportional to.
+/// Returns the largest error of the numbers in `got`, each relative to a scale. `expected(row, column)` returns
+/// (expected value, scale). Rounding errors of a number are proportional to its scale.
 fn worst(got: &Buffer, expected: impl Fn(usize, usize) -> (f64, f64)) -> f64 {
     let mut worst = 0f64;
     for row in 0..got.rows() {
@@ -62,8 +62,9 @@ const EPSILON: f64 = f32::EPSILON as f64 / 2.0;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// The product adds its terms in chains of up to 256. The result may be wrong by one rounding for each term of a
-    /// chain and one rounding for each chain (at most 3), each relative to the sum of the terms' absolute values.
+    /// Each result of the product is a sum of terms, added in chains of up to 256. The allowed error is one rounding
+    /// for each term of a chain plus one rounding for each chain (at most 3), each relative to the sum of the terms'
+    /// absolute values.
     #[test]
     fn matmul_is_the_product(seed: u64, rows in 1usize..20, inputs in 1usize..600, outputs in 1usize..200, half: bool) {
         let dtype = if half { Dtype::Bf16 } else { Dtype::F32 };
@@ -104,7 +105,7 @@ proptest! {
         prop_assert!(error < 30.0 * EPSILON, "{error:e}");
     }
 
-    /// Each head of queries and keys is normalised separately. The values are not changed.
+    /// Each head of queries and keys is normalised by its own mean square. The values are not changed.
     #[test]
     fn heads_are_normalised_by_themselves(
         seed: u64,
@@ -160,7 +161,7 @@ proptest! {
     ) {
         let (k, temperature) = (k.min(width), if warm { 0.7 } else { 1.0 });
         let mut x = buffer(seed, rows, width);
-        // The logits are rounded, so that some of them are equal.
+        // The logits are rounded to multiples of 1/4, so that some logits are equal.
         (0..rows).for_each(|r| x.row_mut(r).iter_mut().for_each(|x| *x = (*x * 60.0).round() / 4.0));
         let probability = |r: usize, i: usize| {
             let e = |x: f32| (f64::from(x) / f64::from(temperature)).exp();
@@ -171,8 +172,8 @@ proptest! {
             let Ok(()) = cpu.softmax(&x, temperature, &mut out);
             out
         });
-        // The exponent is up to 30 / 0.7 and is rounded to f32 before the exponential is computed, so the allowed error
-        // is large.
+        // The exponent of a probability is up to 30 / 0.7 and is rounded to f32 before the exponential is computed, so
+        // the allowed error is large.
         let error = worst(&got, |r, i| (probability(r, i), probability(r, i)));
         prop_assert!(error < 120.0 * EPSILON, "{error:e}");
 
@@ -192,8 +193,8 @@ proptest! {
         }
     }
 
-    /// A batch with a chain and a tree goes through rotary positions, paged writes and attention. The result agrees
-    /// with attention that is computed in f64 from its formula.
+    /// A batch with a chain and a tree goes through rotary positions, paged writes of KV and attention. The result must
+    /// agree with attention that is computed in f64 from its formula.
     #[test]
     fn attention_is_attention(
         seed: u64,
@@ -272,7 +273,8 @@ proptest! {
     }
 }
 
-/// The keys and values are numbers that bf16 can represent. A bf16 pool and an f32 pool then give the same bits.
+/// The test's keys and values are numbers that bf16 can represent. Attention over a bf16 pool and over an f32 pool must
+/// then give the same bits.
 #[test]
 fn attention_reads_bf16_as_it_reads_f32() {
     let shape = LlamaShape { layers: 1, heads: 6, kv_heads: 3, head_dim: 20, ..preset("vicuna-68m").unwrap() };

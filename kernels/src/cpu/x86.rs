@@ -1,24 +1,24 @@
-//! [`Lanes`] in the instructions of AVX2 and of AVX-512.
+//! Implements [`Lanes`] with the instructions of AVX2 and of AVX-512.
 //!
-//! Only [`with_avx2`] and [`with_avx512`] make these types. Their callers have detected that the processor has the
-//! instructions, so calling the intrinsics is safe.
+//! Only kernels that [`with_avx2`] and [`with_avx512`] run make values of [`Avx2`] and [`Avx512`]. The callers of these
+//! two functions have detected that the processor has the instructions, so calling the intrinsics is safe.
 
 use super::lanes::{Kernel, LANES, Lanes, SECOND};
 use std::arch::x86_64::*;
 
-/// Runs a kernel compiled for AVX2.
+/// Runs a kernel that is compiled with the instructions of AVX2.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn with_avx2<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()
 }
 
-/// Runs a kernel compiled for AVX-512.
+/// Runs a kernel that is compiled with the instructions of AVX-512.
 #[target_feature(enable = "avx512f,avx2,fma")]
 pub(super) fn with_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx512>()
 }
 
-/// Sixteen f32 in two registers of eight.
+/// Sixteen f32 in two registers of eight f32 each.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256, __m256);
 
@@ -26,7 +26,7 @@ pub(super) struct Avx2(__m256, __m256);
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
 
-/// Adds eight lanes up to one number, in the order that [`Lanes::sum`] states.
+/// Returns the sum of the eight f32 of `x`, added in the order that [`Lanes::sum`] states.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sum_of_8(x: __m256) -> f32 {
@@ -35,9 +35,9 @@ fn sum_of_8(x: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
-/// Fills all lanes with [`SECOND`], a mask for `and`. The empty assembly hides the value from the compiler. Otherwise
-/// the compiler would replace the `and` by a blend with zeros, and Zen processors have half as many units for blends as
-/// for `and`.
+/// Returns a register with [`SECOND`] in all eight lanes, a mask for the `and` instruction. The empty assembly hides
+/// the value from the compiler. Otherwise the compiler would replace the `and` by a blend with zeros, and Zen
+/// processors have half as many execution units for blends as for `and`.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[expect(unsafe_code, reason = "hides a value from the compiler")]

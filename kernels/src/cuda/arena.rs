@@ -1,14 +1,14 @@
-//! Device memory for the numbers that describe the batch of a pass. The host collects the numbers and copies them to
-//! the device together.
+//! Device memory for the integers that describe the batch of a pass, such as tokens and block tables. The host collects
+//! them and copies them to the device together.
 
 use super::backend::Backend;
 use super::error::CudaError;
 use super::memory::Memory;
 use std::sync::Arc;
 
-/// Collected numbers for the device. Two passes may have equal padded numbers of rows and of rows with logits. Then
-/// their first arrays have the same lengths in the same order, so these arrays have the same device addresses in both
-/// passes. The passes can then be replayed as the same CUDA graph.
+/// The collected integers of a batch, and the device memory to which they are copied. Two passes may have the same
+/// number of rows and of rows with logits after padding. Then the first arrays of both passes have the same lengths in
+/// the same order, and so the same device addresses. The passes can then be replayed as the same CUDA graph.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,
@@ -24,13 +24,13 @@ impl Arena {
         Ok(Arena { memory: Memory::new(backend, CAPACITY)?, words: Vec::new(), sent: 0 })
     }
 
-    /// Removes all collected numbers. The numbers of the next pass can then be added.
+    /// Removes all collected numbers, so that the numbers of the next pass can be added.
     pub(super) fn clear(&mut self) {
         self.words.clear();
         self.sent = 0;
     }
 
-    /// Returns the device address that the next array will have.
+    /// Returns the device address that the next added array will have.
     pub(super) fn next(&self) -> u64 {
         self.memory.address + 4 * self.words.len() as u64
     }

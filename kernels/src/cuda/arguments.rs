@@ -1,8 +1,8 @@
-//! The kernels and their arguments.
+//! The names of the CUDA kernels and the structs of their arguments.
 //!
-//! A kernel takes one struct, which is declared once, in this file. [`source`] writes the same declaration for the
-//! compiler of the `.cu` files. It adds assertions of the struct's size and of which struct each kernel takes. If host
-//! and device disagree, the kernels do not compile.
+//! Each kernel takes one struct, and this file declares each struct once. [`source`] writes the same declaration for
+//! the compiler of the `.cu` files. It adds assertions of the struct's size and of the struct that each kernel takes.
+//! If host and device disagree, the kernels do not compile.
 
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -30,15 +30,15 @@ numbers! {
     Word = "u32",
     /// 16 bytes of any type.
     Sixteen = "Quad",
-    /// f32 or bf16; the field `wide` of the same struct says which.
+    /// f32 or bf16; the field `wide` or `form` of the same struct says which of the two.
     Any = "void",
 }
 
-/// The device address of an array that a kernel reads.
+/// The device address of an array of `T` that a kernel reads.
 #[repr(transparent)]
 pub struct In<T>(pub u64, PhantomData<T>);
 
-/// The device address of an array that a kernel writes.
+/// The device address of an array of `T` that a kernel writes.
 #[repr(transparent)]
 pub struct Out<T>(pub u64, PhantomData<T>);
 
@@ -91,7 +91,7 @@ impl Field for f32 {
     }
 }
 
-/// A struct with the arguments of a CUDA kernel.
+/// A struct with all arguments of a CUDA kernel.
 pub trait Arguments {
     /// Appends the struct's bytes as 64-bit words to `words`.
     fn append(&self, words: &mut Vec<u64>);
@@ -131,8 +131,8 @@ macro_rules! arguments {
                     let name = stringify!($name);
                     let mut c = format!("struct alignas(8) {name} {{\n");
                     $(let _ = writeln!(c, "    {} {};", <$kind as Field>::name(), stringify!($field));)*
-                    // Both structs have the same fields in the same order, and the host's struct has no padding. If the
-                    // sizes are equal, the layouts are equal too.
+                    // The host's struct and the struct of the `.cu` files have the same fields in the same order, and
+                    // the host's struct has no padding. If their sizes are equal, their layouts are equal too.
                     let _ = writeln!(c, "}};\nstatic_assert(sizeof({name}) == {}, \"host and device\");", size_of::<$name>());
                     c
                 }
@@ -213,8 +213,8 @@ macro_rules! kernels {
         /// The kernels' names in the `.cu` files. A kernel's index is the place of its name in this list.
         pub const KERNELS: &[&str] = &[$($name),*];
 
-        /// Text for the compiler of the `.cu` files. The text asserts that each kernel takes the struct that this file
-        /// declares for it.
+        /// Returns text for the compiler of the `.cu` files. The text asserts that each kernel takes the struct that
+        /// this file declares for that kernel.
         fn signatures() -> String {
             let check = |name: &str, arguments: &str| {
                 format!("static_assert(Same<decltype({name}), void({arguments})>::value, \"{name} takes {arguments}\");\n")
@@ -254,8 +254,8 @@ kernels! {
     ATTEND_TILE_128 = "attend_tile_128": AttendArgs,
 }
 
-/// The whole text of the kernels to compile. `platform` is inserted before the kernels. It is empty for a GPU; in tests
-/// it has the definitions that emulate a GPU.
+/// Returns the whole text of the kernels to compile. `platform` is inserted before the kernels. For a GPU `platform` is
+/// empty; in tests it has the definitions that emulate a GPU.
 pub fn source(platform: &str) -> String {
     let mut text = String::new();
     let mut add = |name: &str, part: &str| {
@@ -273,25 +273,28 @@ pub fn source(platform: &str) -> String {
     text
 }
 
-/// The values of `FewArgs::form`: the kernel writes bf16, writes f32, or adds to f32.
+/// The values of `FewArgs::form`, which say how a product of few rows is stored: 0 writes bf16, 1 writes f32, 2 adds to
+/// f32.
 pub(super) mod form {
     pub(in super::super) const NARROW: u32 = 0;
     pub(in super::super) const WIDE: u32 = 1;
     pub(in super::super) const ADD: u32 = 2;
 }
 
-/// Bytes of dynamic shared memory of the products of few rows. Each of the 8 warps has a ring with 8 places
-/// (`FEW_RING`), and each place has two times 16 bytes for each lane. The warps' sums follow.
+/// Bytes of dynamic shared memory of the matrix products of few rows. Each of the 8 warps has a ring buffer with 8
+/// places (`FEW_RING`), and each place has two times 16 bytes of weights for each lane. After the rings come the f32
+/// sums of each warp, 8 rows × 16 outputs.
 pub(super) const FEW_MEMORY: u32 = 8 * 8 * 2 * 32 * 16 + 8 * 8 * 16 * 4;
 
-/// Bytes of dynamic shared memory of the split attention kernels. Each of the four warps has two places (`STAGES`) for
-/// a KV block: 16 keys and 16 values in bf16, in rows as in [`tile_memory`].
+/// Bytes of dynamic shared memory of the split attention kernels. Each of the four warps has two places (`STAGES`), and
+/// each place holds a KV block: 16 keys and 16 values in bf16, with rows as far apart as in [`tile_memory`].
 pub(super) fn split_memory(dim: usize) -> u32 {
     (4 * 2 * 16 * ((dim + 32) + (dim + 8)) * 2) as u32
 }
 
-/// Bytes of dynamic shared memory of the tiled attention kernels. The memory has two chunks of 64 keys and 64 values in
-/// bf16. The rows of keys and values are `KEY_STRIDE` and `VALUE_STRIDE` (`attention.cu`) numbers apart.
+/// Bytes of dynamic shared memory of the tiled attention kernels. The memory holds two chunks, each with the keys and
+/// values of 64 tokens in bf16. Two rows of keys are `KEY_STRIDE` numbers apart, two rows of values `VALUE_STRIDE`
+/// (`attention.cu`).
 pub(super) fn tile_memory(dim: usize) -> u32 {
     (2 * 64 * ((dim + 32) + (dim + 8)) * 2) as u32
 }

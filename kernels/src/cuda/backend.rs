@@ -1,5 +1,5 @@
-//! The interface [`Backend`]: a device that carries out commands on its memory. A GPU implements it. In tests, an
-//! emulation of a GPU implements it, so that all code above the interface runs without a GPU.
+//! The interface [`Backend`]: a device that carries out commands on its memory. A GPU implements the interface. In
+//! tests, an emulation of a GPU implements it, so that all code above the interface runs without a GPU.
 
 use super::error::CudaError;
 use super::program::{Command, Program};
@@ -15,7 +15,7 @@ pub struct DeviceMemory {
 }
 
 /// A device that carries out commands in order. A method may return before its command is done, and may report an error
-/// of an earlier command. Only the methods whose description says so wait.
+/// of an earlier command. Only those methods wait whose description says so.
 pub trait Backend: Send + Sync {
     /// Returns the device's name.
     fn name(&self) -> String;
@@ -26,7 +26,7 @@ pub trait Backend: Send + Sync {
     /// The driver reports an error, perhaps of an earlier command.
     fn memory(&self) -> Result<DeviceMemory, CudaError>;
 
-    /// Allocates zeroed memory, at an address that is a multiple of 256.
+    /// Allocates zeroed device memory, at an address that is a multiple of 256.
     ///
     /// # Errors
     /// The device has too little free memory.
@@ -47,7 +47,7 @@ pub trait Backend: Send + Sync {
     /// The driver reports an error, perhaps of an earlier command.
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError>;
 
-    /// Copies within the device's memory.
+    /// Copies `bytes` bytes of device memory from the address `from` to the address `to`.
     ///
     /// # Errors
     /// The driver reports an error, perhaps of an earlier command.
@@ -56,8 +56,8 @@ pub trait Backend: Send + Sync {
     /// Carries out one command: a launch of a kernel, or a matrix product by cuBLASLt.
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError>;
 
-    /// Makes a graph of a program that has run before: a single launch then starts all its commands. The call itself
-    /// does not run them.
+    /// Makes a graph of a program that has run before. Launching the graph once starts all commands of the program.
+    /// This function itself does not run the commands.
     ///
     /// # Errors
     /// The driver reports an error, perhaps of an earlier command.
@@ -83,16 +83,16 @@ pub trait Backend: Send + Sync {
     fn elapsed(&self) -> Result<Duration, CudaError>;
 }
 
-/// Which end of a time measurement a mark stands for.
+/// Which end of a time measurement a mark in the stream of commands stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The beginning of the measurement.
+    /// The mark is the beginning of the time measurement.
     Start,
-    /// The end of the measurement.
+    /// The mark is the end of the time measurement.
     End,
 }
 
-/// A program whose commands the device starts with one launch, such as a CUDA graph.
+/// A program (the commands of a pass) that the device starts with one launch, such as a CUDA graph.
 pub trait Graph: Send + Sync {
     /// Starts all commands of the program.
     ///

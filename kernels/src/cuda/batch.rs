@@ -5,31 +5,31 @@ use super::memory::{Kv, SPARE_BLOCKS};
 use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
-/// Number of queries in a tile of split attention (`FEW`) and in a tile of tiled attention (`MANY`). Split attention
-/// uses the matrix units; a thread block of tiled attention handles one tile. A request with at most `MANY` queries
-/// for a key-value head uses split attention. A request with more queries uses tiled attention.
+/// Number of queries in a tile of split attention (`FEW`) and in a tile of tiled attention (`MANY`). A request with at
+/// most `MANY` queries per key-value head uses split attention, in tiles that fit the GPU's matrix units. A request
+/// with more queries uses tiled attention, in which a thread block handles one tile.
 const FEW: usize = 16;
 const MANY: usize = 64;
 
-/// Split attention divides a context into parts of neighbouring tokens ("stretches"), which the GPU handles at the
-/// same time. Each stretch except the last has at least this number of tokens: four KV blocks for each of the four
-/// warps of a thread block. A shorter stretch would save less time than adding its results takes.
+/// Split attention divides a context into parts of neighbouring tokens ("stretches"), which the GPU handles at the same
+/// time. Each stretch except the last has at least this number of tokens: four KV blocks for each of the four warps of
+/// a thread block. With shorter stretches, the time to add up their results would be longer than the time saved.
 pub(super) const STRETCH: usize = 256;
 
 /// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
 const MOST_STRETCHES: usize = 64;
 
-/// The use of the GPU is the share of its places for thread blocks that are occupied, averaged over a launch in which
-/// all thread blocks take equally long. A launch with at least this use is good enough.
+/// A launch whose use of the GPU reaches this share is good enough. The use of the GPU is the share of its places for
+/// thread blocks that are occupied, averaged over a launch in which all thread blocks take equally long.
 const GOOD_USE: f64 = 0.9;
 
-/// Most stretches (parts of contexts) in one launch, over all tiles; the device has memory for the results of this
-/// number. If a launch has more than half this number of tiles, its contexts are not divided, because the tiles alone
-/// keep the GPU busy.
+/// Most stretches (parts of contexts) in one launch, over all tiles. The device has memory for the results of this
+/// number of stretches. If a launch has more than half this number of tiles, its contexts are not divided, because the
+/// tiles alone keep the GPU busy.
 pub(super) const STRETCHES: usize = 256;
 
-/// Number of f32 results that one stretch (a part of the context) gives for one tile and key-value head. For each query
-/// these are its output (`dim` numbers), its largest score and its sum of exponentials.
+/// Number of f32 results that one stretch (a part of the context) gives for one tile of queries and one key-value head.
+/// The results of each query are its output (`dim` numbers), its largest score and its sum of exponentials.
 pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
@@ -39,8 +39,8 @@ pub(super) fn part_numbers(dim: usize) -> usize {
 /// and the number of rows with logits.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// The host's batch. A later operation of the pass compares this pointer with its own batch, to know whether the
-    /// batch is already on the device.
+    /// The address of the batch on the host. A later operation of the pass compares this pointer with its own batch, to
+    /// know whether the batch is already on the device.
     batch: *const Batch,
     pub(super) rows: usize,
     /// Number of rows of the batch, padding rows included.
@@ -78,11 +78,11 @@ pub(super) struct Tiles {
     pub(super) words: u64,
 }
 
-/// The number of stretches (parts of a context) into which a launch of split attention divides each context. The
-/// longest context has `longest` tokens, and the GPU runs `at_once` thread blocks at the same time. The result is the
-/// smallest number with a use of the GPU of at least [`GOOD_USE`]. If there is no such number, it is the number with
-/// the best use. The result changes only when `longest` passes a power of two, so that passes of a growing context
-/// are equal and replay one graph.
+/// Returns the number of stretches (parts of a context) into which a launch of split attention divides each context.
+/// The longest context has `longest` tokens, and the GPU runs `at_once` thread blocks at the same time. The result is
+/// the smallest number whose use of the GPU is at least [`GOOD_USE`]. If there is no such number, the result is the
+/// number with the best use. The result changes only when `longest` passes a power of two, so that passes of a growing
+/// context are equal and replay one graph.
 fn stretches(longest: usize, tiles: usize, kv_heads: usize, at_once: usize) -> usize {
     let room = STRETCHES / tiles.clamp(1, STRETCHES);
     let most = longest.div_ceil(STRETCH).max(1).next_power_of_two().min(MOST_STRETCHES).min(room);
@@ -94,8 +94,8 @@ fn stretches(longest: usize, tiles: usize, kv_heads: usize, at_once: usize) -> u
     (1..=most).find(|&n| usage(n) >= GOOD_USE).or_else(best).unwrap_or(1)
 }
 
-/// The size of the bit mask of a row (one new token): (32-bit words, bits). The mask has a bit for each token after the
-/// row's prefix, up to the last token that the row attends to.
+/// Returns (number of 32-bit words, number of bits) of the bit mask of a row (one new token). The mask has a bit for
+/// each token after the row's prefix, up to the last token that the row attends to.
 fn visible(batch: &Batch, row: usize) -> (usize, usize) {
     let sight = &batch.sights[row];
     let bits = batch.paths[sight.path.clone()].last().map_or(0, |&last| last as usize + 1 - sight.prefix);
@@ -103,7 +103,8 @@ fn visible(batch: &Batch, row: usize) -> (usize, usize) {
 }
 
 impl Sent {
-    /// True if `batch` is the same object as the batch that was added, and still has the same number of rows.
+    /// True if `batch` is the batch whose arrays `self` describes (the same object), and still has the same number of
+    /// rows.
     pub(super) fn is(&self, batch: &Batch) -> bool {
         std::ptr::eq(self.batch, batch) && self.rows == batch.rows()
     }
@@ -136,8 +137,8 @@ impl Sent {
         }
     }
 
-    /// Returns the tiles (groups of queries) for attention over the KV `kv`. For a batch they depend only on the number
-    /// of queries per key-value head. The first call for such a number adds the tiles to the arena.
+    /// Returns the tiles (groups of queries) for attention over the KV `kv`. The tiles of one batch depend only on the
+    /// number of queries per key-value head. The first call for such a number adds the tiles to the arena.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;
@@ -195,8 +196,9 @@ mod tests {
         // GPU has 396 places for them. A shorter context is divided into fewer stretches.
         assert_eq!(stretches(16_384, 1, 32, 396), 12);
         assert_eq!([1, 256, 257, 800, 1200].map(|longest| stretches(longest, 1, 32, 396)), [1, 1, 2, 4, 8]);
-        // Eight requests make 256 thread blocks for each stretch (part of the contexts). With 3 stretches they use
-        // 768 of 2 · 396 places, with 1 stretch only 256 of 396.
+        // Eight requests make 256 thread blocks for each stretch (part of the contexts). The GPU runs 396 thread blocks
+        // at a time. With 3 stretches, 768 blocks take 768 of 2 · 396 places; with 1 stretch, 256 blocks take only 256
+        // of 396.
         assert_eq!(stretches(16_384, 8, 32, 396), 3);
         // With 300 tiles, contexts are not divided. With up to 256 tiles, the stretches (parts of contexts) of all
         // tiles together never exceed `STRETCHES`.

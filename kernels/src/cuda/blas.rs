@@ -61,9 +61,10 @@ impl Blas {
         self.run(m, plan, &plan.algorithm, stream)
     }
 
-    /// Times each candidate [`TRIES`] times. Returns the candidate whose shortest time is the smallest. Before each
-    /// product the L2 cache is filled with other data, as the other weights of a pass fill it. If two candidates take
-    /// nearly equally long, the choice can differ from start to start, and the rounding of results differs with it.
+    /// Times each candidate algorithm [`TRIES`] times. Returns the candidate whose shortest time is the smallest.
+    /// Before each product the L2 cache is filled with other data, because in a pass the other weights fill it. If two
+    /// candidates take nearly equally long, the choice can differ from start to start, and then the rounding of results
+    /// differs too.
     #[expect(unsafe_code, reason = "cudarc's calls on events and memory are unsafe")]
     fn fastest(
         &self,
@@ -89,8 +90,8 @@ impl Blas {
         };
         let mut best = (f32::INFINITY, None);
         for candidate in candidates {
-            // An algorithm that fails is left out. If all algorithms fail, the first one is chosen, and reports its
-            // error when it runs.
+            // An algorithm that fails counts as infinitely slow. If all algorithms fail, the first algorithm is chosen,
+            // and reports its error when it runs.
             let times: Result<Vec<f32>, CudaError> = (0..TRIES).map(|_| time(&candidate)).collect();
             let shortest = times.map_or(f32::INFINITY, |times| times.into_iter().fold(f32::INFINITY, f32::min));
             if best.1.is_none() || shortest < best.0 {
@@ -139,9 +140,10 @@ impl Blas {
     }
 }
 
-/// Makes the plan for a shape, with the algorithm that cuBLASLt expects to be the fastest. Also returns all algorithms
-/// that it suggests, at most [`CANDIDATES`]. cuBLASLt is column-major: it sees the rows of `x` and of the result as
-/// columns, and the weights as a matrix of inputs × outputs. Seen like this, the product is result = weightsᵀ · x.
+/// Makes the plan (algorithm and matrix layouts) for a shape, with the algorithm that cuBLASLt expects to be the
+/// fastest. Also returns all algorithms that cuBLASLt suggests, at most [`CANDIDATES`]. cuBLASLt is column-major: it
+/// sees the rows of `x` and of the result as columns, and the weights as a matrix of inputs × outputs. For cuBLASLt the
+/// product is therefore result = weightsᵀ · x.
 #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
 fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<(Plan, Vec<sys::cublasLtMatmulAlgo_t>), CudaError> {
     let number = sys::cudaDataType_t::CUDA_R_16BF;

@@ -1,4 +1,4 @@
-//! Draws tokens on the GPU, and computes the divergences and entropies of distributions.
+//! Draws tokens on the GPU, and computes the entropies and divergences of probability distributions there.
 
 use super::arguments::*;
 use super::device::{Cuda, word};
@@ -24,8 +24,8 @@ impl Cuda {
         self.draw_with(target, draft, &chains, &units)
     }
 
-    /// Verifies chains of draft tokens by rejection sampling, as [`Cuda::draw`] does, but with the uniform random
-    /// numbers `units` of the caller. A chain of n tokens takes 2·(n + 1) of these numbers. An entry of `chains` is
+    /// Verifies chains of draft tokens by rejection sampling, as [`Cuda::draw`] does, but with uniform random numbers
+    /// that the caller gives in `units`. A chain of n tokens takes 2·(n + 1) of these numbers. An entry of `chains` is
     /// (the chain's first row of the target's probabilities, its first row of the draft model's probabilities, its
     /// drafted tokens).
     pub(super) fn draw_with(

@@ -50,8 +50,8 @@ pub fn compile(capability: (u32, u32)) -> Result<Compiled, CudaError> {
 }
 
 fn options((major, minor): (u32, u32)) -> Vec<String> {
-    // The option names a real architecture (sm_), not a virtual one (compute_). The assembler then runs now, and not in
-    // the driver at every start.
+    // The option names a real architecture (sm_), not a virtual one (compute_). The assembler then runs in this call,
+    // and not in the driver at every start of the program.
     let architecture = format!("--gpu-architecture=sm_{major}{minor}");
     vec![architecture, "--std=c++17".into(), "--ptxas-options=-v".into(), "--extra-device-vectorization".into()]
 }
@@ -73,7 +73,8 @@ fn run(program: sys::nvrtcProgram, options: &[String]) -> Result<Compiled, CudaE
     }
 }
 
-/// The kernels for this compute capability: read from the cache, or compiled now.
+/// Returns the machine code of the kernels for this compute capability: reads it from the cache, or compiles the
+/// kernels.
 ///
 /// # Errors
 /// The errors of [`compile`]. A cache that cannot be read or written is no error.
@@ -94,8 +95,8 @@ fn folder() -> Option<PathBuf> {
     Some(caches.join("foretoken"))
 }
 
-/// Returns the contents of the file for `key`, if the file is undamaged. Otherwise returns the result of `make` and
-/// writes it to the file.
+/// Returns the contents of the cache file for `key`, if the file is undamaged. Otherwise returns the result of `make`
+/// and writes it to the cache file.
 fn cached_in(
     folder: &Path,
     key: &str,
@@ -114,13 +115,14 @@ fn cached_in(
         std::fs::write(&unfinished, [blake3::hash(&made).as_bytes(), made.as_slice()].concat())?;
         std::fs::rename(&unfinished, &file)
     };
-    // An error (such as a full or read-only disk) is ignored. The next start then compiles the kernels again, which
-    // takes some seconds.
+    // An error of writing the cache file (such as a full or read-only disk) is ignored. The next start then compiles
+    // the kernels again, which takes some seconds.
     let _ = write();
     Ok(made)
 }
 
-/// Returns the contents of a cache file, which follow their digest in `bytes`. `None` if the digest does not match.
+/// Returns the contents of a cache file. `bytes` is the whole file: a digest and, after it, the contents. `None` if the
+/// digest does not match the contents.
 fn whole(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let (digest, rest) = bytes.split_at_checked(blake3::OUT_LEN)?;
     let right = blake3::hash(rest).as_bytes() == digest;

@@ -1,4 +1,4 @@
-//! The CUDA device: its state, and how its commands run. Within a pass the commands are collected, outside of a pass
+//! The CUDA device: its state, and how its commands run. Within a pass the commands are collected; outside of a pass
 //! they run at once.
 
 use super::arena::Arena;
@@ -26,9 +26,11 @@ pub struct Cuda {
     pub(super) arena: Arena,
     /// The commands collected for the present pass, or for the present operation outside of a pass.
     pub(super) program: Program,
-    /// True while the commands of a pass are being collected, which run together at its end.
+    /// True while the commands of a pass are being collected. At the end of the pass, the collected commands run
+    /// together.
     pub(super) in_pass: bool,
-    /// Device addresses of the batch of the present pass. Outside of a pass: of the batch of the last operation.
+    /// Device addresses of the batch of the present pass. Outside of a pass: device addresses of the batch of the last
+    /// operation.
     pub(super) sent: Option<Sent>,
     pub(super) passes: Passes,
     /// Device memory for the results of an operation that the host reads, such as chosen tokens. `host` is the copy of
@@ -48,7 +50,7 @@ impl Cuda {
         Cuda::tuned(ordinal, Tuning::from_environment())
     }
 
-    /// Opens the GPU with the number `ordinal`, with the given tuning.
+    /// Opens the GPU with the number `ordinal`, with the settings `tuning`.
     ///
     /// # Errors
     /// The errors of [`Cuda::new`].
@@ -93,10 +95,10 @@ impl Cuda {
         self.backend.synchronize()
     }
 
-    /// Runs `run`. Returns its result and the time that its commands took, on the device's clock.
+    /// Calls `run`. Returns its result and the time that the commands of `run` took on the device's clock.
     ///
     /// # Errors
-    /// The driver reports an error, or `run` returns one.
+    /// The driver reports an error, or `run` returns an error.
     pub fn timed<R>(
         &mut self,
         run: impl FnOnce(&mut Cuda) -> Result<R, CudaError>,
@@ -106,8 +108,8 @@ impl Cuda {
         Ok((result, self.stop_timer()?.unwrap_or_default()))
     }
 
-    /// Measures the median time of nine copies of `bytes` bytes within the device's memory. The bandwidth is 2 ·
-    /// `bytes` divided by this time, because each byte is read and written.
+    /// Copies `bytes` bytes within the device's memory nine times, and returns the median time of a copy. The bandwidth
+    /// is 2 · `bytes` divided by this time, because each byte is read and written.
     ///
     /// # Errors
     /// The device has too little memory, or the driver reports an error.
@@ -125,7 +127,8 @@ impl Cuda {
         self.passes.graphs()
     }
 
-    /// Writes whole rows of numbers into a buffer and sets its number of rows in use.
+    /// Writes `numbers` into the rows of the buffer `out`, and sets the buffer's number of rows in use. `numbers` must
+    /// be whole rows.
     ///
     /// # Errors
     /// The driver reports an error, perhaps of an earlier command.
@@ -148,8 +151,8 @@ impl Cuda {
         self.backend.synchronize()
     }
 
-    /// `add` adds commands to the device's program. Within a pass the commands run later, with the other commands of
-    /// the pass. Outside of a pass they run at once.
+    /// Calls `add`, which adds commands to the device's program. Within a pass the commands run later, with the other
+    /// commands of the pass. Outside of a pass they run at once.
     pub(super) fn now(&mut self, add: impl FnOnce(&mut Program)) -> Result<(), CudaError> {
         if self.in_pass {
             add(&mut self.program);
@@ -161,13 +164,14 @@ impl Cuda {
         passes::run(&*self.backend, &self.program)
     }
 
-    /// Number of rows that the kernels compute for `rows` rows of a batch. Within a pass this is the next size of a
-    /// CUDA graph; outside of a pass it is `rows`.
+    /// Returns the number of rows that the kernels compute for a batch of `rows` rows, padding included. Within a pass
+    /// the number is the next size of a CUDA graph; outside of a pass it is `rows`.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if self.in_pass { self.tuning.padded(rows) } else { rows }
     }
 
-    /// Begins an operation. Outside of a pass, it first removes the batch and the numbers of the operation before.
+    /// Begins an operation. Outside of a pass, this function first removes the batch and the numbers of the previous
+    /// operation.
     pub(super) fn begin(&mut self) {
         if !self.in_pass {
             self.arena.clear();
@@ -208,7 +212,7 @@ impl Cuda {
     /// Waits for the device, and downloads `bytes` bytes of an operation's results (such as chosen tokens) into
     /// `self.host`.
     pub(super) fn fetch(&mut self, bytes: usize) -> Result<(), CudaError> {
-        // A download of no bytes would not wait.
+        // A download of zero bytes would not wait for the device, so `fetch` waits explicitly.
         self.backend.synchronize()?;
         self.host.resize(bytes, 0);
         self.backend.download(self.results.address, &mut self.host)

@@ -47,18 +47,19 @@ pub(crate) fn has_nvrtc() -> bool {
     unsafe { nvrtc::sys::is_culib_present() }
 }
 
-/// True if cuBLASLt, which computes large products, can be loaded.
+/// True if cuBLASLt, which computes large matrix products, can be loaded.
 #[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
 pub(crate) fn has_cublaslt() -> bool {
     // SAFETY: the call loads cuBLASLt, which runs its initialisers. Any process may run them.
     unsafe { cublaslt::sys::is_culib_present() }
 }
 
-/// Reads the driver's version and its devices. `Ok(None)` if there is no driver. The function makes a context on each
-/// device for a moment.
+/// Reads the driver's version and its devices. Returns `Ok(None)` if there is no driver. The function makes a context
+/// on each device for a moment.
 ///
 /// # Errors
-/// The driver's own error text. A driver without a usable device says `CUDA_ERROR_NO_DEVICE`.
+/// The driver reports an error; the result is the driver's own error text. A driver without a usable device says
+/// `CUDA_ERROR_NO_DEVICE`.
 pub(crate) fn driver() -> Result<Option<Driver>, String> {
     if !has_driver() {
         return Ok(None);
@@ -77,7 +78,7 @@ fn version() -> Result<(u32, u32), DriverError> {
     let mut version = 0;
     // SAFETY: the call writes one integer to a variable that outlives it. The driver was found before.
     unsafe { cuDriverGetVersion(&raw mut version) }.result()?;
-    // The version is 1000·major + 10·minor (CUDA driver API, "Version Management").
+    // The driver returns its version as 1000·major + 10·minor (CUDA driver API, "Version Management").
     let version = u32::try_from(version).unwrap_or(0);
     Ok((version / 1000, version % 1000 / 10))
 }

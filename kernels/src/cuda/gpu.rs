@@ -39,11 +39,12 @@ unsafe impl Send for Gpu {}
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
-/// Page-locked host memory, through which all copies to and from the GPU pass. The host does not wait until a copy to
-/// the GPU is done.
+/// Page-locked host memory through which all copies to and from the GPU go. The host does not wait until a copy to the
+/// GPU is done.
 struct Staging {
     at: *mut u8,
-    /// For each half of the page-locked memory: the event that the stream reaches after the last copy from this half.
+    /// For each half of the page-locked memory: an event of the stream. The stream reaches the event after the last
+    /// copy from this half.
     done: [sys::CUevent; 2],
     half: usize,
 }
@@ -88,7 +89,7 @@ impl Gpu {
         Ok(Gpu { context, stream, module, functions, dependent_launches, blas, workspace, staging, marks })
     }
 
-    /// Makes the context current on this thread.
+    /// Makes the GPU's CUDA context the current context of this thread.
     fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().map_err(failed("binding the GPU to a thread"))
     }
@@ -139,7 +140,7 @@ impl Gpu {
     }
 }
 
-/// Loads the compiled kernels. Returns the module and its functions.
+/// Loads the compiled kernels onto the GPU. Returns the CUDA module and the functions of the kernels.
 #[expect(unsafe_code, reason = "cudarc's calls on modules are unsafe")]
 fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError> {
     // SAFETY: `cubin` is undamaged (its digest was checked, or it was just compiled), and the driver copies it.
@@ -162,8 +163,9 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
         (ATTEND_TILE_64.index, tile_memory(64)),
         (ATTEND_TILE_128.index, tile_memory(128)),
     ];
-    // With equal carve-outs (shares of shared memory), successive kernels run side by side on a multiprocessor. With
-    // different carve-outs, a multiprocessor would first have to be empty before it can divide its memory anew.
+    // All kernels get the same carve-out (share of a multiprocessor's memory that is shared memory). Successive kernels
+    // then run side by side on a multiprocessor. With different carve-outs, a multiprocessor would first have to become
+    // empty before it divides its memory anew.
     for &function in &functions {
         let share = Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         // SAFETY: the function belongs to the module loaded above.
@@ -202,8 +204,8 @@ impl Staging {
         Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
     }
 
-    /// Waits until the half of the page-locked memory that is used next is free. Returns this half, and the event that
-    /// the caller must record after the copy from this half.
+    /// Waits until the GPU no longer copies from the half of the page-locked memory that is used next. Returns this
+    /// half, and the event that the caller must record after the copy from this half.
     #[expect(unsafe_code, reason = "a slice of page-locked memory")]
     fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
         self.half = 1 - self.half;
@@ -239,7 +241,7 @@ impl Backend for Gpu {
 
     #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
     fn free(&self, address: u64) {
-        // An error of an earlier command is not reported here. The next call reports it.
+        // An error of an earlier command is not reported here. The next call of the backend reports it.
         if self.bind().is_ok() {
             let _ = self.wait();
             // SAFETY: `allocate` gave this memory. Its only owner frees it once, and no command uses it any more.
@@ -305,7 +307,7 @@ impl Backend for Gpu {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(error)?;
         let all = program.commands().try_for_each(|command| self.do_one(&command));
-        // The capture must be ended also after an error.
+        // The capture of the stream must be ended also after an error.
         let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
         all?;
         let graph = graph

@@ -1,5 +1,5 @@
-//! Three operations of a layer: the matrix product; the rotation of queries and keys, which also writes KV; and
-//! attention.
+//! Three operations of a layer: the matrix product; the rotation of queries and keys, which also writes keys and values
+//! to the KV; and attention.
 
 use super::arguments::*;
 use super::batch::STRETCH;
@@ -10,8 +10,8 @@ use super::program::{Matmul, MatmulShape};
 use crate::paged::Batch;
 
 impl Cuda {
-    /// Computes `x · weightsᵀ`. Up to [`Tuning::few_rows`](super::Tuning) rows are computed by a kernel of this crate,
-    /// more rows by cuBLASLt.
+    /// Computes `x · weightsᵀ`. If `x` has at most [`Tuning::few_rows`](super::Tuning) rows, a kernel of this crate
+    /// computes the product, otherwise cuBLASLt.
     pub(super) fn multiply(&mut self, x: &Buffer, weights: &Matrix, out: &mut Buffer) -> Result<(), CudaError> {
         assert_eq!((x.width, out.width), (weights.inputs, weights.outputs), "inputs and outputs of a product");
         out.set_rows(x.rows);

@@ -4,8 +4,8 @@ use super::backend::Backend;
 use super::error::CudaError;
 use std::sync::Arc;
 
-/// Number of spare KV blocks, which come before the requests' blocks. Padding rows write to them. A block's number on
-/// the device is its number on the host plus this number.
+/// Number of spare KV blocks, which come before the requests' blocks. Padding rows write their keys and values to the
+/// spare blocks. A block's number on the device is its number on the host plus the number of spare blocks.
 pub(super) const SPARE_BLOCKS: u32 = 1;
 
 /// An allocation of device memory, freed when dropped.
@@ -54,11 +54,11 @@ pub struct Buffer {
     /// Number of rows (tokens) in use.
     pub(super) rows: usize,
     pub(super) width: usize,
-    /// The largest number of rows that may be in use: the number for which the buffer was made.
+    /// The largest number of rows that may be in use. The buffer was made for this number.
     pub(super) most: usize,
     /// Number of allocated rows, padding rows included.
     pub(super) capacity: usize,
-    /// True if the numbers are f32, false if they are bf16.
+    /// True if the buffer's numbers are f32, false if they are bf16.
     pub(super) wide: bool,
 }
 
@@ -101,21 +101,22 @@ impl Buffer {
 pub struct Kv {
     pub(super) pools: Memory,
     pub(super) frequencies: Memory,
-    /// Device memory of split attention: `parts` has the results of the stretches (parts of a context). `done` counts
-    /// the finished stretches of each tile and key-value head.
+    /// Device memory of split attention. `parts` has the results of the stretches (parts of a context). `done` counts
+    /// the finished stretches of each tile (group of queries) and key-value head.
     pub(super) parts: Memory,
     pub(super) done: Memory,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// `head_dim` rounded up to a width that the kernels support. The added numbers of each row are zero.
+    /// `head_dim` rounded up to a head width that the attention kernels support. The added numbers of each row are
+    /// zero.
     pub(super) dim: usize,
     pub(super) layers: usize,
     pub(super) blocks: usize,
 }
 
 impl Kv {
-    /// Number of bf16 numbers in one layer's pool of keys. Its pool of values has the same size.
+    /// Number of bf16 numbers in one layer's pool of keys. The layer's pool of values has the same size.
     pub(super) fn pool_numbers(&self) -> u64 {
         (self.blocks as u64 + u64::from(SPARE_BLOCKS)) * (self.kv_heads * crate::paged::BLOCK_SIZE * self.dim) as u64
     }

@@ -1,9 +1,10 @@
-//! The CUDA device: bf16 weights, activations and KV, f32 sums and residual stream.
+//! The CUDA device. Weights, activations and KV are bf16; sums and the residual stream are f32.
 //!
 //! [`Cuda`] turns operations into commands ([`program`]). A [`backend`] carries out the commands: a GPU, or an
 //! emulation in tests. The commands of a pass are collected first. If they equal the commands of an earlier pass, they
-//! are replayed as one CUDA graph. Numbers of rows are padded, so that passes are often equal. Data that differs from
-//! pass to pass is copied to the device before the commands run ([`arena`], [`batch`]).
+//! are replayed as one CUDA graph. Numbers of rows are padded to a few sizes, so that the commands of two passes are
+//! often equal. Data that differs from pass to pass is copied to the device before the commands run ([`arena`],
+//! [`batch`]).
 //!
 //! The code compiles without a GPU, a driver or a CUDA toolkit. To run it, the driver, NVRTC and cuBLASLt are needed.
 

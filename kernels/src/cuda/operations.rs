@@ -15,8 +15,8 @@ use crate::paged::{BLOCK_SIZE, Batch};
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// The head width of the attention kernels to use: 64 or 128, the smaller one that is at least `head_dim`. An error if
-/// `head_dim` is larger.
+/// Returns the head width of the attention kernels for heads of width `head_dim`: 64 or 128, the smaller one that is at
+/// least `head_dim`. An error if `head_dim` is above 128.
 fn kernel_dim(head_dim: usize) -> Result<usize, CudaError> {
     match head_dim {
         0..=64 => Ok(64),
@@ -40,7 +40,7 @@ impl Device for Cuda {
         2
     }
 
-    /// The matrix is stored as bf16, whatever `dtype` is.
+    /// Makes a matrix of weights. It is stored as bf16, whatever type the caller asks for.
     fn matrix(&mut self, parts: &[(TensorData<'_>, usize)], inputs: usize, _: Dtype) -> Result<Matrix, CudaError> {
         let outputs = parts.iter().map(|p| p.1).sum();
         let memory = Memory::new(&self.backend, 2 * (outputs * stride(inputs)) as u64)?;
@@ -71,7 +71,7 @@ impl Device for Cuda {
         self.any_buffer(rows, width, false)
     }
 
-    /// The KV is stored as bf16, whatever `dtype` is.
+    /// Makes the KV blocks of all layers. They are stored as bf16, whatever type the weights have.
     fn kv(&mut self, shape: &LlamaShape, _: Dtype, blocks: u32) -> Result<Kv, CudaError> {
         let (heads, kv_heads, head_dim) = (shape.heads as usize, shape.kv_heads as usize, shape.head_dim as usize);
         let (layers, blocks, dim) = (shape.layers as usize, blocks as usize, kernel_dim(head_dim)?);
@@ -119,7 +119,8 @@ impl Device for Cuda {
         Ok(result)
     }
 
-    /// The first pass of a shape loads kernels and times cuBLASLt's algorithms, the second records a CUDA graph.
+    /// The first pass of a shape loads kernels and times cuBLASLt's algorithms. If graphs are on, the second pass of
+    /// the shape records a CUDA graph.
     fn warm_up_passes(&self) -> u32 {
         if self.tuning.graphs { 2 } else { 1 }
     }
@@ -314,8 +315,8 @@ impl Device for Cuda {
     }
 
     fn sample(&mut self, probabilities: &Buffer, uniforms: &[f64], out: &mut Vec<Choice>) -> Result<(), CudaError> {
-        // A chain without drafted tokens draws one token from the target's distribution. The first of the chain's two
-        // uniform numbers is not used.
+        // A token is drawn by verifying a chain without drafted tokens: this draws one token from the distribution in
+        // `probabilities`. The first of the chain's two uniform numbers is not used.
         let none: &[u32] = &[];
         let chains: Vec<_> = (0..uniforms.len()).map(|row| (row, 0, none)).collect();
         let units: Vec<f64> = uniforms.iter().flat_map(|&u| [0.0, u]).collect();
@@ -423,9 +424,9 @@ impl Device for Cuda {
         Ok(())
     }
 
-    /// The device finds the target's most likely token of each row, and the host walks the trees with these tokens.
-    /// The host is fast enough for this, because there are few tokens and the host has to wait for the device in any
-    /// case.
+    /// Finds the target's most likely token of each row on the device, and walks the trees with these tokens on the
+    /// host. The host is fast enough for this, because there are few tokens and the host has to wait for the device in
+    /// any case.
     fn accept_greedy(&mut self, logits: &Buffer, trees: &[Tree<'_>], out: &mut Vec<Accepted>) -> Result<(), CudaError> {
         let mut choices = Vec::new();
         self.top_k(logits, 1, &mut choices)?;

@@ -1,28 +1,29 @@
-//! Stores the programs of passes that have run, with their graphs, so that an equal pass is launched as a graph.
+//! Stores the programs of earlier passes with their CUDA graphs, so that a pass with an equal program is launched as a
+//! graph.
 
 use super::backend::{Backend, Graph};
 use super::error::CudaError;
 use super::program::Program;
 use std::collections::HashMap;
 
-/// Most passes whose programs are stored. When a new pass would exceed this number, all stored passes are dropped. The
-/// number is limited because graphs take device memory.
+/// Most passes whose programs are stored. If a new pass would exceed this number, all stored passes are dropped first.
+/// The number is limited because graphs take device memory.
 const MOST: usize = 512;
 
 struct Pass {
     program: Program,
-    /// The pass as a CUDA graph; `None` until an equal pass runs for the second time. The first run makes no graph,
-    /// because it also loads kernels and chooses algorithms.
+    /// The pass as a CUDA graph. It is made when an equal pass runs for the second time, and is `None` before. The
+    /// first run makes no graph, because it also loads kernels and chooses algorithms.
     graph: Option<Box<dyn Graph>>,
 }
 
-/// Passes by the hash of their program. If two different programs have the same hash, the later program replaces the
-/// earlier one.
+/// The stored passes by the hash of their program (the list of commands). If two different programs have the same hash,
+/// the later program replaces the earlier one.
 #[derive(Default)]
 pub(super) struct Passes(HashMap<u64, Pass>);
 
 impl Passes {
-    /// Runs the program. If an equal program has run before, it is launched as a graph.
+    /// Runs the program. If an equal program has run before, it is launched as a CUDA graph.
     pub(super) fn run(&mut self, backend: &dyn Backend, program: &Program) -> Result<(), CudaError> {
         let hash = program.hash();
         match self.0.get_mut(&hash).filter(|pass| pass.program == *program) {

@@ -13,11 +13,11 @@ pub struct Matmul {
     pub weights: u64,
     /// Device address of the results, f32 or bf16.
     pub out: u64,
-    /// The sizes of the product. They decide which algorithm of cuBLASLt computes it.
+    /// The sizes of the product. The algorithm of cuBLASLt that computes the product depends on them.
     pub shape: MatmulShape,
 }
 
-/// The sizes of a matrix product. Distances are in numbers.
+/// The sizes of a matrix product `out = x · weightsᵀ`. Distances between rows are in numbers, not in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatmulShape {
     /// Number of rows of `x` and of `out`.
@@ -39,20 +39,20 @@ pub struct MatmulShape {
 /// One command for the device: a launch of a kernel, or a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// A launch of a kernel.
+    /// A launch of one of this crate's kernels.
     Launch(Launch<'a>),
     /// A large matrix product, which cuBLASLt computes.
     Matmul(Matmul),
 }
 
-/// A launch of a kernel with its arguments.
+/// A launch of one of this crate's kernels with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch<'a> {
     /// Index of the kernel in [`super::arguments::KERNELS`].
     pub kernel: usize,
-    /// Number of thread blocks in x, y and z.
+    /// Number of thread blocks in the grid's dimensions x, y and z.
     pub grid: [u32; 3],
-    /// Number of threads of a thread block, in x and y.
+    /// Number of threads in a thread block, in x and y.
     pub block: [u32; 2],
     /// Bytes of dynamic shared memory for each thread block.
     pub shared: u32,
@@ -77,12 +77,12 @@ fn halves(word: u64) -> [u32; 2] {
 }
 
 impl Program {
-    /// Removes all commands; the list's memory is reused.
+    /// Removes all commands of the program; the list's memory is reused.
     pub(super) fn clear(&mut self) {
         self.words.clear();
     }
 
-    /// Adds a launch of `kernel`. Does nothing if the grid is empty.
+    /// Adds a launch of `kernel` to the program. Does nothing if the grid has no thread blocks.
     pub(super) fn launch<A: Arguments>(
         &mut self,
         kernel: &Kernel<A>,
@@ -101,7 +101,7 @@ impl Program {
         self.words[begins] = both(kernel.index as u32, (self.words.len() - begins) as u32);
     }
 
-    /// Adds a large matrix product, which cuBLASLt computes, to the commands.
+    /// Adds a large matrix product, which cuBLASLt computes, to the program.
     pub(super) fn matmul(&mut self, m: &Matmul) {
         let s = &m.shape;
         let sizes = [both(s.rows, s.inputs), both(s.outputs, s.x_stride), both(s.weight_stride, s.out_stride)];
@@ -110,7 +110,7 @@ impl Program {
         self.words.push(s.wide.into());
     }
 
-    /// Reads the commands back from the words, in order.
+    /// Decodes the commands of the program from its 64-bit words, in order.
     pub fn commands(&self) -> impl Iterator<Item = Command<'_>> {
         let mut rest = self.words.as_slice();
         std::iter::from_fn(move || {

@@ -1,12 +1,12 @@
-//! Settings of how the GPU is used. They change the speed; they change results only by rounding.
+//! Settings that decide how the GPU is used. They change the speed; they change results only by rounding.
 
 /// Most rows of a matrix product that the kernels for few rows can compute.
 pub(super) const MOST_FEW_ROWS: usize = 8;
 
-/// Settings of how the GPU is used.
+/// Settings that decide how the GPU is used, and so its speed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Whether passes are replayed as CUDA graphs.
+    /// True if passes are replayed as CUDA graphs.
     pub graphs: bool,
     /// The sizes of CUDA graphs: numbers of rows to which passes are padded, in rising order. Passes with more rows are
     /// not padded.
@@ -14,11 +14,11 @@ pub struct Tuning {
     /// Matrix products with up to this number of rows (at most 8) use a kernel of this crate. Larger products use
     /// cuBLASLt.
     pub few_rows: usize,
-    /// Number of thread blocks of split attention that the GPU runs at the same time. The number decides into how
-    /// many parts a context is divided.
+    /// Number of thread blocks of split attention that the GPU runs at the same time. Split attention derives from it
+    /// the number of parts into which it divides a context.
     pub split_blocks: usize,
-    /// Whether a kernel may start before the previous kernel has ended (CUDA's programmatic dependent launch). It takes
-    /// effect from compute capability 9.0 on.
+    /// True if a kernel may start before the previous kernel has ended (CUDA's programmatic dependent launch). The
+    /// setting takes effect from compute capability 9.0 on.
     pub dependent_launches: bool,
 }
 

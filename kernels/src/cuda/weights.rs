@@ -1,4 +1,4 @@
-//! Copies weights to the device.
+//! Copies the weights of a model to the GPU.
 
 use super::arguments::*;
 use super::device::Cuda;
@@ -9,7 +9,8 @@ use crate::weights::{Dtype, TensorData};
 use half::bf16;
 use rayon::prelude::*;
 
-/// Most bytes of bf16 weights that the host converts at a time before it copies them to the device; at least one row.
+/// Most bytes of bf16 weights that the host converts at a time before it copies them to the device. The host always
+/// converts at least one row.
 const PIECE: usize = 64 << 20;
 
 impl Cuda {

@@ -1,4 +1,4 @@
-//! How a device run decides which draft tokens are accepted.
+//! How a run on a device decides which draft tokens are accepted.
 
 use foretoken_sim::AcceptanceSource;
 
@@ -10,13 +10,13 @@ pub enum Acceptance<'a> {
     /// The models decide, by rejection sampling: draft tokens are sampled from the draft model, and the output keeps
     /// the target's distribution.
     Sampled {
-        /// Temperature of both models' softmax; above 0.
+        /// Temperature of the softmax of the target and of the draft model; above 0.
         temperature: f32,
-        /// Seed of all random draws. A draw depends on the seed, the request, the output position at which the
-        /// request's draft tokens of this step begin, and the place of the draft token among them.
+        /// Seed of all random draws. A draw depends on the seed, the request, the request's number of output tokens
+        /// before this step, and the index of the draft token in its chain.
         seed: u64,
     },
-    /// An acceptance source of the simulator decides. The passes of the models are real, but their tokens do not
-    /// decide.
+    /// An acceptance source of the simulator decides. The passes of the target and the draft model really run, but
+    /// their tokens do not decide.
     Declared(&'a dyn AcceptanceSource),
 }

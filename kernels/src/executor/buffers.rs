@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Drafting {
     pub(super) max_rows: usize,
     pub(super) max_logit_rows: usize,
-    /// For each row of logits: the request that needs this row, as an index in the step's batch.
+    /// For each row of logits of the draft pass: the request that needs this row, as an index in the step's batch.
     pub(super) askers: Vec<u32>,
     pub(super) choices: Vec<Choice>,
     pub(super) entropies: Vec<f64>,
@@ -34,9 +34,9 @@ impl Drafting {
         }
     }
 
-    /// Number of rows (new tokens) that can still be added to the present draft pass. If `asks` is true, the last of
-    /// the added rows needs logits. The result is then 0 if the pass already has its largest number of rows with
-    /// logits.
+    /// Returns the number of rows (new tokens) that can still be added to the present draft pass. `asks` is true if the
+    /// last of these rows needs logits. In this case the result is 0 if the pass already has its largest number of rows
+    /// with logits.
     pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
         match asks && self.askers.len() == self.max_logit_rows {
             true => 0,
@@ -51,9 +51,9 @@ pub(super) struct Asker {
     pub(super) request: RequestId,
     /// Number of output tokens that the request had emitted before this pass.
     pub(super) start: u32,
-    /// Index of the request's first row in the pass's matrix of logits, which has one row per token.
+    /// Index of the request's first row in the pass's matrix of logits, which has one row per token that needs logits.
     pub(super) first: usize,
-    /// Range of the request's draft tokens to verify in [`Verifying::tokens`] and [`Verifying::parents`].
+    /// The request's draft tokens to verify, as a range of [`Verifying::tokens`] and [`Verifying::parents`].
     pub(super) checked: Range<usize>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Verifying {
     pub(super) askers: Vec<Asker>,
     pub(super) tokens: Vec<u32>,
     pub(super) parents: Vec<u32>,
-    /// For each entry of `tokens`: the index of its node in the draft tree. In a chain: its depth, from 0.
+    /// For each entry of `tokens`: the index of its node in the draft tree. In a chain: the token's index in the chain.
     pub(super) nodes: Vec<u32>,
     /// For each node of the present draft tree: how many earlier nodes of the tree were selected for verification.
     /// For a selected node, this number is its index among the request's verified tokens.

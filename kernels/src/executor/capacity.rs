@@ -6,8 +6,8 @@ use crate::forward::Limits;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
 
-/// Rows of draft logits per request, for the nodes of one level of a draft tree. A level with more nodes may need
-/// several device passes.
+/// Number of rows of draft logits per request: enough for the nodes of one level of a draft tree, up to this number. A
+/// level with more nodes may need several passes on the device.
 const TREE_WIDTH: usize = 32;
 
 /// What a policy and its acceptance need from the models' memory.
@@ -23,7 +23,8 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// What `policy` needs from the models' memory with this acceptance. Without a policy there is no speculation.
+    /// Returns what `policy` needs from the models' memory if `acceptance` decides which draft tokens are accepted.
+    /// Without a policy there is no speculation.
     ///
     /// # Errors
     /// The temperature is not above 0 and finite. Trees are to be verified by rejection sampling. The acceptance source
@@ -44,8 +45,8 @@ impl Needs {
         }
     }
 
-    /// The memory that is enough for the needs `self` and for the needs `other`. It is for models that are loaded
-    /// once and serve several policies.
+    /// Returns the needs that cover both `self` and `other`. They are for models that are loaded once and serve several
+    /// policies.
     pub fn and(self, other: Needs) -> Needs {
         Needs {
             draft: self.draft || other.draft,
@@ -58,14 +59,14 @@ impl Needs {
 /// Sizes of the memory with which a pair of models is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Number of the target's KV blocks. The first is vLLM's null block.
+    /// Number of the target's KV blocks. The first block is vLLM's null block.
     pub blocks: u32,
-    /// Number of the draft model's KV blocks. The first is vLLM's null block.
+    /// Number of the draft model's KV blocks. The first block is vLLM's null block.
     pub draft_blocks: u32,
-    /// Number of scratch blocks (KV of the draft model for nodes of draft trees) among `draft_blocks`; they are the
-    /// last ones. The scheduler never gives them to a request.
+    /// Number of scratch blocks, which hold the draft model's KV for nodes of draft trees. They are the last of the
+    /// `draft_blocks` blocks. The scheduler never gives a scratch block to a request.
     pub draft_scratch: u32,
-    /// Most new tokens of a pass.
+    /// Most new tokens of a pass of either model.
     pub rows: usize,
     /// Most rows (tokens) of a target pass for which logits are computed.
     pub logit_rows: usize,
@@ -79,9 +80,9 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The sizes for an engine with the settings `config`. If the policy drafts trees, the draft model gets scratch KV
-    /// blocks besides the scheduler's blocks, because more nodes of a tree are drafted than verified. The scratch
-    /// blocks hold [`MAX_TREE_TOKENS`] tokens per request.
+    /// Computes the sizes for an engine with the settings `config`. If the policy drafts trees, the draft model gets
+    /// scratch KV blocks besides the scheduler's blocks, because more nodes of a tree are drafted than verified. The
+    /// scratch blocks hold [`MAX_TREE_TOKENS`] tokens per request.
     pub fn of(config: &EngineConfig, needs: Needs) -> Capacity {
         let (seqs, budget) = (config.max_num_seqs as usize, config.max_num_batched_tokens as usize);
         let verified = if needs.trees { MAX_TREE_TOKENS.max(config.max_draft_len) } else { config.max_draft_len };
@@ -109,8 +110,8 @@ impl Capacity {
         }
     }
 
-    /// Takes the larger one of each size of `self` and `other`. Models that are loaded with the result can serve the
-    /// runs of both.
+    /// Takes the larger number of `self` and `other` for each size. Models that are loaded with the result can serve
+    /// all runs that `self` or `other` is enough for.
     pub fn or(&self, other: &Capacity) -> Capacity {
         let draft_scratch = self.draft_scratch.max(other.draft_scratch);
         Capacity {
@@ -135,7 +136,7 @@ impl Capacity {
         Limits { kv_blocks: self.draft_blocks, max_rows: self.rows, max_logit_rows: self.draft_logit_rows }
     }
 
-    /// Number of rows (tokens) whose distributions are stored until verification.
+    /// Returns the number of draft tokens whose distributions are stored until verification.
     pub(super) fn kept_rows(&self) -> usize {
         self.kept_requests * self.kept_len
     }
@@ -146,8 +147,8 @@ impl Capacity {
         (self.draft_blocks - self.draft_scratch) as usize
     }
 
-    /// Checks that no size of `self` is smaller than the same size of `needed`. The error names the first size that is
-    /// smaller.
+    /// Checks that each size of `self` is at least the same size of `needed`. The error names the first size that is
+    /// too small.
     pub(super) fn covers(&self, needed: &Capacity) -> Result<(), CannotServe> {
         let pairs = [
             ("blocks of KV", self.blocks as usize, needed.blocks as usize),

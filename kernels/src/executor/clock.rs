@@ -1,15 +1,15 @@
-//! A wall clock for the engine. Its time changes only when the engine reads it, so that a run can be replayed exactly
-//! from the recorded readings.
+//! The wall clock of a run on a device. The engine's time changes only when the engine reads this clock, so that a run
+//! can be replayed exactly from the recorded readings.
 
 use foretoken_sim::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest sleep of a waiting run between two checks of the interrupt flag.
+/// Longest time that a waiting run sleeps between two checks of the interrupt flag.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Length of the last part of a wait, in which the thread spins. It does not sleep in this part, because a sleep ends
-/// about 60 µs late.
+/// The thread spins (busy-waits) during the last part of a wait, which has this length. It does not sleep then, because
+/// a sleep ends about 60 µs late.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// What the thread does while a run waits for the next arrival.
@@ -25,7 +25,7 @@ pub enum Waiting {
 }
 
 pub(super) struct WallClock<'a> {
-    /// The instant at which the clock was first read, which is engine time 0; `None` before it.
+    /// The instant at which the clock was first read, which is engine time 0. `None` before the first reading.
     origin: Option<Instant>,
     now: Time,
     waiting: Waiting,
@@ -42,13 +42,13 @@ impl<'a> WallClock<'a> {
         self.now
     }
 
-    /// Reads the wall clock, makes this the last reading, and returns it.
+    /// Reads the wall clock, stores the reading as the last reading, and returns it.
     pub(super) fn read(&mut self) -> Time {
         self.now = self.now.max(self.peek());
         self.now
     }
 
-    /// Returns the present time, but does not make it the last reading that the engine sees. The first call starts the
+    /// Returns the present time of the wall clock, but does not store it as the last reading. The first call starts the
     /// clock at 0.
     pub(super) fn peek(&mut self) -> Time {
         time(self.origin.get_or_insert_with(Instant::now).elapsed())

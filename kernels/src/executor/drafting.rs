@@ -1,5 +1,6 @@
 //! A draft pass: drafts the next token of each chain, or the next level of each tree. The first pass of a step also
-//! runs the draft model over prompt chunks, and over draft gaps (context tokens that it has not run over yet).
+//! runs the draft model over prompt chunks and over draft gaps (context tokens that the draft model has not run over
+//! yet).
 
 use super::acceptance::Acceptance;
 use super::buffers::Drafting;
@@ -30,9 +31,9 @@ struct Question {
 }
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs one draft pass of the step. If its tokens do not fit one pass of the device, it takes several. Extends the
-    /// draft trees in `out`, or writes the confidences and entropies of chains to `out`. Returns the time that the
-    /// device took.
+    /// Runs one draft pass of the step. If its tokens do not fit one pass of the device, the function runs several
+    /// device passes. It extends the draft trees in `out`, or writes the confidences and entropies of chains to `out`.
+    /// Returns the time that the device took.
     pub(super) fn draft_pass(
         &mut self,
         step: &StepPlan,
@@ -65,8 +66,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let (id, context) = (batch.ids[i], batch.context[i] as usize);
             let gap = batch.draft_gap[i] as usize;
             match pass.pass {
-                // The draft pass runs over the context tokens that the draft model has not run over, then over the
-                // newest token.
+                // In its first draft pass of a step, a request that drafts runs the draft model over its draft gap
+                // (context tokens that the draft model has not run over yet) and then over its newest token.
                 0 | 1 if asks => {
                     self.feed(step, id, context - gap..context + 1, Some(i as u32), question, &mut device)?;
                 }
@@ -85,9 +86,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(device)
     }
 
-    /// Adds the tokens `range` of the text of request `id` to the pass. If they do not fit one pass of the device, it
-    /// runs each pass that is full. `asker` is the request that gets the guesses after the last token, as an index in
-    /// the step's batch; `None` if no guesses are needed.
+    /// Adds the tokens `range` of the text of request `id` to the draft pass. If the tokens do not fit one pass of the
+    /// device, the function runs each device pass that is full. `asker` is the request that gets the guesses after the
+    /// last token, as an index in the step's batch; `None` if no guesses are needed.
     fn feed(
         &mut self,
         step: &StepPlan,
@@ -116,8 +117,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds a row for request `i`, which drafts a chain. The row's token is the one that draft pass `pass − 1`
-    /// drafted. If the device's pass is already full, runs that pass first.
+    /// Adds a row to draft pass `pass` for request `i`, which drafts a chain. The row's token is the one that draft
+    /// pass `pass − 1` drafted. If the present device pass is full, the function first runs it.
     fn feed_drafted(
         &mut self,
         step: &StepPlan,
@@ -137,9 +138,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Adds to the pass the frontier of request `i`'s draft tree: the nodes whose children this pass drafts. Takes
-    /// scratch blocks for the KV of these nodes. If the nodes do not fit one pass of the device, it runs each pass that
-    /// is full.
+    /// Adds the frontier of the draft tree of request `i` to the draft pass: the nodes whose children this pass drafts.
+    /// Takes scratch blocks for the KV of these nodes. If the nodes do not fit one pass of the device, the function
+    /// runs each device pass that is full.
     fn feed_level(
         &mut self,
         step: &StepPlan,
@@ -188,9 +189,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Runs the draft model over the collected batch, then empties the batch. Stores the guesses in the requests that
-    /// need them. Stores the draft model's distributions too if rejection sampling or the policy's divergences need
-    /// them. Adds the device's time to `spent`.
+    /// Runs the draft model over the collected batch, then empties the batch. Stores the guesses of the draft model in
+    /// the requests that need them. If rejection sampling or the policy's divergences need the draft model's
+    /// distributions, stores these too. Adds the device's time to `spent`.
     fn run_draft(
         &mut self,
         step: &StepPlan,
@@ -273,8 +274,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let slot = self.requests.get(step.batch.ids[i]);
             let Some(growth) = pass.growth else {
                 if declared {
-                    // The recorder gets the confidence that the policy saw (from the acceptance source), not the
-                    // model's.
+                    // The recorder gets the confidence that the policy saw, which comes from the acceptance source. It
+                    // does not get the draft model's confidence.
                     let at = depth as usize;
                     slot.confidence[at] = if out.wants.confidence { out.confidence(i, at) as f32 } else { f32::NAN };
                     slot.entropy.extend(out.wants.entropy.then(|| out.entropy(i, at)));

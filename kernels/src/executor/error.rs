@@ -1,8 +1,8 @@
-//! Errors of device runs: [`CannotServe`] before the start, [`LiveError`] during a run.
+//! Errors of runs on a device: [`CannotServe`] before the start, [`LiveError`] during a run.
 
 use foretoken_sim::RequestId;
 
-/// Why a run with these models, settings and policy cannot be served on a device.
+/// Why these models on this device cannot serve a run with these settings and this policy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CannotServe {
     /// A setting of the engine is not supported.
@@ -24,12 +24,13 @@ pub enum CannotServe {
     /// The policy drafts, but no draft model is loaded.
     #[error("the policy drafts, but no draft model is loaded")]
     NoDraft,
-    /// The models were loaded with too little memory for this run.
+    /// The models were loaded with too little memory for this run. A size of their memory (a field of
+    /// [`Capacity`](super::Capacity)) is too small.
     #[error("the models were loaded with room for {has} {what}, but {needed} are needed")]
     Capacity {
-        /// The size that is too small (a field of [`Capacity`](super::Capacity)), in words.
+        /// The name of the size that is too small (a field of [`Capacity`](super::Capacity)), in words.
         what: &'static str,
-        /// The size for which the models have memory.
+        /// The size with which the models were loaded.
         has: usize,
         /// The size that the run needs.
         needed: usize,
@@ -44,26 +45,27 @@ pub enum CannotServe {
     /// not support.
     #[error("prompt lookup proposes without a draft model, so no device can run it: declare another acceptance source")]
     PromptLookup,
-    /// A prompt does not fit the workload or the target's vocabulary.
+    /// A prompt does not have the length that the workload states, has a token outside of the target's vocabulary, or
+    /// breaks the rule that shared prefix blocks have equal tokens.
     #[error("request {request}: {why}")]
     Prompt {
-        /// The request with this prompt.
+        /// The request that has the wrong prompt.
         request: RequestId,
         /// What is wrong with the prompt.
         why: String,
     },
 }
 
-/// A failure during a run.
+/// A failure during a run on a device.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError<E: std::error::Error + 'static> {
     /// The device failed; this is its error.
     #[error(transparent)]
     Device(#[from] E),
-    /// There are too few free scratch blocks (blocks of the draft model's KV for draft trees) for a draft tree.
+    /// A draft tree needs more scratch blocks (blocks of the draft model's KV for draft trees) than are free.
     #[error("a drafted tree needs {needed} blocks of the draft's KV where {free} are free: draft narrower trees")]
     TreeTooWide {
-        /// Number of further scratch blocks (KV of the draft model) that the draft tree needs.
+        /// Number of scratch blocks (blocks of the draft model's KV for draft trees) that the draft tree still needs.
         needed: usize,
         /// Number of free scratch blocks (KV of the draft model for draft trees).
         free: usize,

@@ -1,5 +1,5 @@
-//! Records a step for the tape (the log of a live run): when each event of the step happened, and which confidences
-//! and other outputs the policy saw.
+//! Records a step for the tape, which is the log of a run on a device. The record says when each event of the step
+//! happened, and which confidences, entropies and divergences the policy saw.
 
 use super::clock::time;
 use super::state::DeviceExecutor;
@@ -10,27 +10,28 @@ use foretoken_sim::{Drafts, PassShape, Time};
 use std::time::Duration;
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Reads the clock and records an event of the step without duration at this time.
+    /// Reads the clock and records an event of the step that begins and ends at this time.
     pub(super) fn mark_instant(&mut self, kind: MarkKind) {
         let at = self.clock.read();
         self.mark_span(kind, at);
     }
 
-    /// Records an event of the step that began at `begin` and ended at the clock's last reading. It does not read the
-    /// clock.
+    /// Records an event of the step that began at `begin` and ended at the clock's last reading. The function does not
+    /// read the clock.
     pub(super) fn mark_span(&mut self, kind: MarkKind, begin: Time) {
         let end = self.clock.now();
         self.trace.marks.push(Mark { kind, begin, end, device: Time::ZERO, shape: PassShape::default() });
     }
 
-    /// Reads the clock and records a pass. The pass began at `begin` and ends now; the device took `device` for it.
+    /// Reads the clock and records a pass that began at `begin` and ends at this reading. The device took the time
+    /// `device` for the pass.
     pub(super) fn mark_pass(&mut self, kind: MarkKind, begin: Time, device: Duration, shape: PassShape) {
         let end = self.clock.read();
         self.trace.marks.push(Mark { kind, begin, end, device: time(device), shape });
     }
 
-    /// Completes the record of the step and gives it to the recorder. The time that the recording took becomes the
-    /// first event in the next step's record.
+    /// Completes the record of the step and gives it to the recorder. The time that this recording took becomes the
+    /// first event in the record of the next step.
     pub(super) fn record(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &[u32]) {
         let begin = self.clock.peek();
         let (batch, trace) = (&step.batch, &mut self.trace);
@@ -69,7 +70,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         self.recorder.step(&self.trace);
         self.trace.clear();
-        // Events from here on belong to the next step. After the last step they belong to no step.
+        // Events from this point on belong to the next step. After the last step they belong to no step.
         self.trace.step = batch.step + 1;
         let end = self.clock.peek();
         self.trace.marks.push(Mark {

@@ -1,10 +1,10 @@
 //! The device executor: the simulator's engine, scheduler and policies run on real forward passes and a real clock.
 //!
-//! The engine plans passes; the executor runs them and reports their results. The executor owns what only a device run
-//! has: the tokens, the paged KV of both models, and the clock. It makes no decisions of the scheduler or the policy,
-//! and no layer above depends on which executor runs. With [`Acceptance::Greedy`] and [`Acceptance::Sampled`] the
-//! models decide which draft tokens are accepted. With [`Acceptance::Declared`] an acceptance source of the simulator
-//! decides.
+//! The engine plans passes; the executor runs them and reports their results. The executor has the things that only a
+//! run on a device needs: the tokens, the paged KV of the target and the draft model, and the clock. It makes no
+//! decisions of the scheduler or the policy, and no layer above depends on which executor runs. With
+//! [`Acceptance::Greedy`] and [`Acceptance::Sampled`] the models decide which draft tokens are accepted. With
+//! [`Acceptance::Declared`] an acceptance source of the simulator decides.
 
 mod acceptance;
 mod buffers;
@@ -115,7 +115,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
     }
 }
 
-/// At the end of the run, gives the recorder the events that were recorded after the last step.
+/// At the end of the run, passes the events that were recorded after the last step to the recorder.
 impl<D: Device> Drop for DeviceExecutor<'_, D> {
     fn drop(&mut self) {
         if !self.trace.marks.is_empty() {

@@ -1,4 +1,4 @@
-//! A target and its draft on one device, loaded once for any number of runs.
+//! A target and its draft model on one device, loaded once for any number of runs.
 
 use super::capacity::{Capacity, Needs};
 use super::error::CannotServe;
@@ -11,12 +11,13 @@ use foretoken_sim::{DraftAt, DraftKv, EngineConfig, Version};
 
 /// Buffers for distributions over the vocabulary, for runs that need them ([`Needs::distributions`]).
 pub(super) struct Distributions<D: Device> {
-    /// Distributions over the vocabulary after the target's rows (tokens) of a pass.
+    /// The target's distributions over the vocabulary, one row per token of the pass that needs logits.
     pub(super) target: D::Buffer,
-    /// Distributions over the vocabulary after the draft model's rows (tokens) of a pass.
+    /// The draft model's distributions over the vocabulary, one row per token of the pass that needs logits.
     pub(super) draft: D::Buffer,
     /// The draft model's distributions for all drafted tokens of a step. Row `i · kept_len + j` belongs to drafted
-    /// token `j` of the step's request `i`. [`Capacity`] has `kept_len`.
+    /// token `j` of request `i` of the step's batch. [`Capacity::kept_len`] is the largest number of drafted tokens per
+    /// request.
     pub(super) kept: D::Buffer,
 }
 
@@ -29,7 +30,7 @@ pub struct Pair<D: Device> {
 }
 
 impl<D: Device> Pair<D> {
-    /// Loads both models with the memory sizes that `capacity` gives.
+    /// Loads the target and the draft model with the memory sizes that `capacity` gives.
     ///
     /// # Errors
     /// There is too little memory for both models; this is checked before any memory is allocated. Or the device fails.
@@ -82,8 +83,8 @@ impl<D: Device> Pair<D> {
         needed
     }
 
-    /// Checks whether a target and a draft of these shapes can serve with the settings `config`. It can be called
-    /// before the models are loaded.
+    /// Checks whether a target and a draft of these shapes can serve with the settings `config`. The check works before
+    /// the models are loaded.
     ///
     /// # Errors
     /// The pair cannot serve; the error is the first reason.
@@ -149,14 +150,14 @@ impl<D: Device> Pair<D> {
         (&mut self.target, self.draft.as_mut())
     }
 
-    /// Returns the number of tokens in the vocabulary.
+    /// Returns the number of tokens in the vocabulary, which the target and the draft model share.
     pub fn vocab(&self) -> u32 {
         self.target.shape().vocab
     }
 
-    /// Warms up both models before the first step of a run, so that threads and caches are warm and a GPU's kernels are
-    /// loaded. Runs each model `times` times over one token and over up to 64 tokens. These passes write to the null
-    /// block, whose contents do not matter.
+    /// Warms up the target and the draft model before the first step of a run, so that threads and caches are warm and
+    /// a GPU's kernels are loaded. Runs each model `times` times over one token and over up to 64 tokens. These passes
+    /// write to the null block, whose contents do not matter.
     ///
     /// # Errors
     /// The device fails.

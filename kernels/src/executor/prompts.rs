@@ -1,11 +1,11 @@
-//! Where the tokens of prompts come from, and checks of these tokens.
+//! The source of the prompts' tokens, and checks of these tokens.
 
 use super::error::CannotServe;
 use foretoken_sim::luck::{Luck, Stream, mix};
 use foretoken_sim::{EngineConfig, RequestId, Workload};
 use std::collections::HashMap;
 
-/// The prompts of a workload.
+/// A source of the tokens of a workload's prompts.
 pub trait Prompts: Sync {
     /// Appends the tokens of the prompt of request `id` to `out`. It must append the same tokens at every call.
     fn fill(&self, id: RequestId, out: &mut Vec<u32>);
@@ -21,8 +21,8 @@ impl Prompts for Vec<Vec<u32>> {
     }
 }
 
-/// Prompts of random tokens. They serve models with random weights, for which text has no meaning. Prompts with the
-/// same prefix blocks have the same tokens in these blocks.
+/// Prompts of random tokens, for models with random weights, to which text means nothing. Prompts with the same prefix
+/// blocks have the same tokens in these blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomPrompts<'a> {
     /// Seed of the random tokens.
@@ -78,17 +78,18 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checks that prefix blocks with equal ids have equal tokens. The prefix cache relies on this rule.
+/// Checks that prefix blocks with equal ids have equal tokens. The prefix cache relies on this.
 #[derive(Default)]
 struct SharedBlocks {
-    /// The key is the hash of a sequence of block ids that begins at the prompt's start. The value is the first request
-    /// with this sequence, and the tokens of the last block of the sequence.
+    /// The first request with each sequence of prefix blocks. The key is the hash of a sequence of block ids that
+    /// begins at the prompt's start. The value is (the first request with this sequence, the tokens of the last block
+    /// of the sequence).
     first: HashMap<u64, (RequestId, Vec<u32>)>,
 }
 
 impl SharedBlocks {
-    /// Compares the tokens of `prompt` with the prompts before it that have the same prefix ids. Returns an error text
-    /// if the tokens of a shared block differ.
+    /// Compares the tokens of `prompt` with earlier prompts that have the same ids of prefix blocks. Returns an error
+    /// text if the tokens of a shared block differ.
     fn differs(&mut self, request: RequestId, workload: &Workload, prompt: &[u32]) -> Option<String> {
         let mut chain = 0;
         for (&id, block) in workload.prefix(request).iter().zip(prompt.chunks(workload.prefix_block.max(1) as usize)) {

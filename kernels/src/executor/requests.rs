@@ -8,7 +8,7 @@ use foretoken_sim::{RequestId, RequestTruth, Workload};
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// A value in [`Slot::ran_at`]: the draft model has not run over the node of the draft tree.
+/// A value in [`Slot::ran_at`]. It says that the draft model has not run over this node of the draft tree.
 pub(super) const NOT_RUN: u32 = u32::MAX;
 
 /// The executor's state of one request that has started. When the request ends, a later request reuses this struct and
@@ -19,14 +19,14 @@ pub(super) struct Slot {
     prompt_len: u32,
     /// The tokens of the request's prompt, then of its output so far.
     pub(super) tokens: Vec<u32>,
-    /// Block table of the draft model's KV while a tree is drafted. It has the request's own blocks first, which the
-    /// scheduler gave it, then the scratch blocks for nodes of the tree.
+    /// Block table of the draft model's KV while a tree is drafted. The blocks that the scheduler gave to the request
+    /// come first, then the scratch blocks for nodes of the tree.
     pub(super) tree_table: Vec<u32>,
-    /// The tokens drafted in this step: one per depth of a chain, or one per node of a tree.
+    /// The tokens drafted in this step: one per depth (index in the chain) of a chain, or one per node of a tree.
     pub(super) drafted: Vec<u32>,
-    /// The confidence of each drafted token of a chain: the probability that the draft model gave it. If an acceptance
-    /// source decides (`Acceptance::Declared`): the confidence that the source showed to the policy, or NaN if the
-    /// policy does not want confidences.
+    /// For each drafted token of a chain, its confidence: the probability that the draft model gave to the token. If an
+    /// acceptance source decides (`Acceptance::Declared`), this is the confidence that the source showed to the policy,
+    /// or NaN if the policy does not want confidences.
     pub(super) confidence: Vec<f32>,
     /// The entropy in nats of the draft model's distribution at each drafted token of a chain. Empty if the policy does
     /// not want entropies. If an acceptance source decides (`Acceptance::Declared`), the entropy comes from the source.
@@ -38,8 +38,8 @@ pub(super) struct Slot {
     /// For each node of the draft tree: the context index at which the draft model's KV of the node is stored, or
     /// [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,
-    /// The draft model's guesses in the present pass: first those for the children of the first node that the pass
-    /// expands, then those for the second node, and so on.
+    /// The guesses of the present draft pass: first the guesses for the children of the first node that the pass
+    /// expands, then the guesses for the children of the second node, and so on.
     pub(super) guesses: Vec<Choice>,
 }
 
@@ -64,7 +64,8 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Scratch(Vec<u32>);
 
-/// The error of a draft tree that needs more scratch blocks (blocks of the draft model's KV for trees) than are free.
+/// The error of a draft tree that needs more scratch blocks (blocks of the draft model's KV for draft trees) than are
+/// free.
 #[derive(Debug)]
 pub(super) struct ScratchIsDry {
     pub(super) needed: usize,
@@ -76,7 +77,7 @@ impl Scratch {
         Scratch((capacity.draft_blocks - capacity.draft_scratch..capacity.draft_blocks).rev().collect())
     }
 
-    /// Extends the block table `table` by scratch blocks until its blocks hold `tokens` tokens.
+    /// Adds free scratch blocks to the block table `table` until the blocks of the table hold `tokens` tokens.
     pub(super) fn extend(&mut self, table: &mut Vec<u32>, tokens: usize) -> Result<(), ScratchIsDry> {
         let needed = tokens.div_ceil(BLOCK_SIZE).saturating_sub(table.len());
         let Some(from) = self.0.len().checked_sub(needed) else {
@@ -112,7 +113,7 @@ impl Requests {
         }
     }
 
-    /// Returns the state of request `id`, which must have started.
+    /// Returns the state of request `id`. The request must have started.
     pub(super) fn get(&mut self, id: RequestId) -> &mut Slot {
         &mut self.slots[self.slot_of[id as usize] as usize]
     }
@@ -135,7 +136,8 @@ impl Requests {
         slot.output_len = request.output_len;
     }
 
-    /// Removes the request `id`. Returns its output, cut to the requested length. `None` if the request never started.
+    /// Removes the request `id`. Returns its output tokens, cut to the requested length. `None` if the request never
+    /// started.
     pub(super) fn end(&mut self, id: RequestId) -> Option<&[u32]> {
         if self.slot_of[id as usize] == NO_SLOT {
             return None;
@@ -154,8 +156,8 @@ mod tests {
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 
-    /// The structs for requests and the scratch blocks are reused: a thousand requests that run one after the other
-    /// need a single struct.
+    /// The structs of requests and the scratch blocks are reused: a thousand requests that run one after the other need
+    /// a single struct.
     #[test]
     fn slots_and_scratch_blocks_are_used_again() {
         let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();

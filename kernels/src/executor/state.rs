@@ -16,7 +16,7 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_sim::{EngineConfig, SpecPolicy, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// The parts of a live run that an executor needs.
+/// The parts of a run on a device that an executor needs.
 pub struct Live<'a> {
     /// The engine's settings.
     pub config: &'a EngineConfig,
@@ -28,13 +28,14 @@ pub struct Live<'a> {
     pub acceptance: Acceptance<'a>,
     /// Receives the record of every step, and the output of every request that ends.
     pub recorder: &'a mut dyn Recorder,
-    /// What the thread does while it waits for an arrival.
+    /// What the thread does while it waits for the next arrival of a request.
     pub waiting: Waiting,
     /// Another thread sets this flag to end the run early. A wait for an arrival then ends at once.
     pub interrupt: &'a AtomicBool,
 }
 
-/// An executor that runs passes on a device. Pass it to [`foretoken_sim::Serving::run`], within [`Device::session`].
+/// An executor that runs the engine's passes on a device. Pass it to [`foretoken_sim::Serving::run`], within
+/// [`Device::session`].
 pub struct DeviceExecutor<'a, D: Device> {
     pub(super) device: &'a mut D,
     pub(super) pair: &'a mut Pair<D>,
@@ -53,8 +54,8 @@ pub struct DeviceExecutor<'a, D: Device> {
 }
 
 impl<'a, D: Device> DeviceExecutor<'a, D> {
-    /// Makes an executor. Its clock starts when the engine first reads it. `policy` must be the policy that will run
-    /// with this executor. `None`: no speculation.
+    /// Makes an executor. Its clock starts when the engine first reads the clock. `policy` must be the policy that will
+    /// run with this executor; `None` means no speculation.
     ///
     /// # Errors
     /// The run cannot be served with these models or on this device.
@@ -90,7 +91,8 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
         })
     }
 
-    /// At the first pass of a step, removes the draft tokens of the step before. Does nothing at later passes.
+    /// Called at every pass of a step. At the first pass of a step, removes the draft tokens of the step before; at
+    /// later passes, does nothing.
     pub(super) fn open_step(&mut self, step: &StepPlan) {
         if self.drafted_step != Some(step.batch.step) {
             self.drafted_step = Some(step.batch.step);

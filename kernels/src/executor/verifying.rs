@@ -15,7 +15,7 @@ use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Drafts, MAX_SPEC_LEN};
 use std::time::{Duration, Instant};
 
-/// The parents of the tokens of a chain: [`ROOT`], 0, 1, and so on.
+/// The parents of the tokens of a chain, in which each token is the parent of the next one: [`ROOT`], 0, 1, and so on.
 const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
     let mut parents = [ROOT; MAX_SPEC_LEN as usize];
     let mut i = 1;
@@ -50,8 +50,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(spent)
     }
 
-    /// Fills the batch: first the decode requests with the draft tokens to verify, in the step's order, then the
-    /// prefill chunks.
+    /// Fills the batch of the target pass: first the decode requests with the draft tokens to verify, in the step's
+    /// order, then the prefill chunks.
     fn fill(&mut self, step: &StepPlan, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let batch = &step.batch;
         let v = &mut self.verifying;
@@ -99,8 +99,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         for chunk in step.chunks {
             let (state, table) = (self.requests.get(chunk.request), step.block_tables.target(chunk.request));
-            // A chunk may be longer than the request's text, because the scheduler pads an admitted request. The
-            // padding is not computed.
+            // A chunk may reach beyond the end of the request's text, because the scheduler pads an admitted request.
+            // The target does not run over the padding.
             let to = state.tokens.len().min((chunk.computed + chunk.tokens) as usize);
             let from = chunk.computed as usize;
             let logits = if chunk.last { Logits::Last } else { Logits::Skip };
@@ -113,9 +113,10 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Verifies the draft tokens by the models' logits. There is one result for each request for which the pass samples
-    /// a token. If an acceptance source decides (`Acceptance::Declared`), only the next token of each result is used.
-    /// If the models decide and the policy wants divergences, also computes the divergences of chains.
+    /// Decides by the models' logits which draft tokens are accepted. There is one result for each request for which
+    /// the pass samples a token. If an acceptance source decides instead (`Acceptance::Declared`), only the next token
+    /// of each result is used. If the models decide and the policy wants divergences, the function also computes the
+    /// divergences of chains.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();
@@ -161,10 +162,11 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Appends the accepted tokens and the next token to the requests' texts. Moves the KV of accepted nodes of draft
-    /// trees to its place in the context, for the target and the draft model. If the models decide which draft tokens
-    /// are accepted, also writes the accepted counts to `accepted`, and the accepted paths and the divergences to
-    /// `drafts`. (If an acceptance source decides, they are already there.) Frees the scratch blocks of draft trees.
+    /// Appends the accepted tokens and the next token to the requests' texts. In draft trees, the KV of an accepted
+    /// node moves to the node's place in the context, for the target and the draft model. If the models decide which
+    /// draft tokens are accepted, the function also writes the accepted counts to `accepted`, and the accepted paths
+    /// and the divergences to `drafts`. If an acceptance source decides, it has written them before. Frees the scratch
+    /// blocks of draft trees.
     fn commit(
         &mut self,
         step: &StepPlan,

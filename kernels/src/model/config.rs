@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// compute.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConfigFile {
-    /// The file cannot be opened or read.
+    /// The `config.json` cannot be opened or read.
     #[error("{}: {why}", file.display())]
     Unreadable {
         /// The path of the `config.json`.
@@ -22,7 +22,7 @@ pub enum BadConfigFile {
         /// The system's error when the `config.json` was opened or read.
         why: std::io::Error,
     },
-    /// The file is not JSON, or its value is not a JSON object.
+    /// The `config.json` is not JSON, or its value is not a JSON object.
     #[error("{}: {why}", file.display())]
     NotJson {
         /// The path of the `config.json`.
@@ -35,15 +35,15 @@ pub enum BadConfigFile {
     Key {
         /// The path of the `config.json`.
         file: PathBuf,
-        /// The key's path: its name after the names of the objects that contain it.
+        /// The path of the wrong key: its name after the names of the objects that contain it.
         key: String,
         /// What is wrong with the key of the `config.json`.
         why: String,
     },
 }
 
-/// Reads a `config.json`. It accepts `model_type` `llama`, `mistral` or `qwen3` with SiLU. It refuses biases, a sliding
-/// window and quantisation. The rotary frequencies may be unscaled, or scaled as in Llama 3.
+/// Reads a `config.json`. The function accepts `model_type` `llama`, `mistral` or `qwen3` with SiLU. It refuses biases,
+/// a sliding window and quantisation. The rotary frequencies may be unscaled, or scaled as in Llama 3.
 ///
 /// # Errors
 /// The file cannot be read, or a key is wrong. The error names the file, the key and what is wrong with it.
@@ -65,8 +65,8 @@ pub fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFil
     Ok(shape)
 }
 
-/// Parses the keys that `T` has. An error gives the key's path: its name after the names of the objects that contain
-/// it.
+/// Parses the keys of a `config.json` that `T` has as fields. An error gives the path of the wrong key: its name after
+/// the names of the objects that contain it.
 fn parse<T: DeserializeOwned>(file: &Path, text: &[u8]) -> Result<T, BadConfigFile> {
     let not_json = |why| BadConfigFile::NotJson { file: file.into(), why };
     let mut json = serde_json::Deserializer::from_slice(text);
@@ -135,7 +135,7 @@ struct Config {
     tie_word_embeddings: Option<bool>,
     rope_theta: Option<f64>,
     rope_scaling: Option<Rope>,
-    /// The name that Transformers 5 gives to `rope_scaling`. This object also contains `rope_theta`.
+    /// The name that Transformers 5 gives to `rope_scaling`. The object `rope_parameters` also contains `rope_theta`.
     rope_parameters: Option<Rope>,
     hidden_act: Option<String>,
     attention_bias: Option<bool>,
@@ -143,7 +143,8 @@ struct Config {
     quantization_config: Option<Value>,
     sliding_window: Option<Value>,
     use_sliding_window: Option<bool>,
-    /// The attention type of each layer, in files of Transformers 5. It says which layers have a sliding window.
+    /// The attention type of each layer, in files of Transformers 5. The type says whether the layer has a sliding
+    /// window.
     layer_types: Option<Vec<String>>,
 }
 
@@ -215,7 +216,7 @@ impl Config {
         }
     }
 
-    /// The base of the rotary frequencies, and their scaling.
+    /// Returns (the base of the rotary frequencies, their scaling if there is one).
     fn rope(&self) -> Result<(f64, Option<RopeScaling>), BadKey> {
         let base = self.rope_theta.unwrap_or(1e4);
         let (key, rope) = match (&self.rope_parameters, &self.rope_scaling) {
@@ -316,8 +317,8 @@ mod tests {
             let found = with(key, value);
             assert!(found.starts_with(why), "{found}");
         }
-        // For another architecture, no other key is read. The error is therefore not about the wrong
-        // `intermediate_size`.
+        // If the architecture is not supported, no other key is read. The error is therefore about `model_type`, and
+        // not about the wrong `intermediate_size`.
         let mut other = llama_3_2_1b();
         (other["model_type"], other["intermediate_size"]) = (json!("nemotron"), json!([1, 2]));
         assert!(read(&other).unwrap_err().contains("`model_type`"));
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!(with("layer_types", layers), "`layer_types`: \"sliding_attention\" is not computed");
     }
 
-    /// The test's file has the keys of Qwen/Qwen3-0.6B's `config.json` that decide sizes or arithmetic.
+    /// The test's `config.json` has the keys of Qwen/Qwen3-0.6B's file that decide sizes or arithmetic.
     #[test]
     fn qwen3_normalises_queries_and_keys() {
         let mut json = json!({

@@ -1,4 +1,4 @@
-//! How many bytes a model needs on a device, computed before anything is allocated.
+//! How many bytes a model needs on a device. The number is computed before anything is allocated.
 
 use super::LlamaShape;
 use crate::paged::BLOCK_SIZE;
@@ -35,9 +35,9 @@ fn mib(bytes: u64) -> u64 {
 }
 
 impl MemoryNeeded {
-    /// The memory that a model of this `shape` needs, with weights of type `weights` and `kv_blocks` KV blocks. A pass
-    /// has up to `max_rows` tokens, and up to `max_logit_rows` of them have logits. A number in KV has `kv_bytes`
-    /// bytes. Activations are f32.
+    /// Computes the memory that a model of this `shape` needs, with weights of type `weights` and `kv_blocks` KV
+    /// blocks. A pass has up to `max_rows` tokens, and up to `max_logit_rows` of these tokens need logits. A number in
+    /// KV has `kv_bytes` bytes. Activations are f32.
     pub fn of(
         shape: &LlamaShape,
         weights: Dtype,
@@ -81,7 +81,7 @@ mod tests {
     fn a_model_too_large_is_refused_with_its_numbers() {
         let shape = preset("vicuna-7b").unwrap();
         let needed = MemoryNeeded::of(&shape, Dtype::Bf16, 2, 128, 16, 16);
-        // 128 blocks have 16 tokens each. A token has half a MiB of KV.
+        // The KV pool has 128 blocks of 16 tokens, and a token takes half a MiB of KV: together 1 GiB.
         assert_eq!(needed.kv, 1 << 30);
         assert!((needed.weights as f64 / 13.476e9 - 1.0).abs() < 0.01, "{}", needed.weights);
         assert_eq!(needed.fits(needed.total()), Ok(()));

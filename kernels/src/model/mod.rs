@@ -1,4 +1,5 @@
-//! A model without weights: its shape, where the shape comes from (a preset or a `config.json`), and its memory.
+//! A model without weights: its shape, where the shape comes from (a preset or a `config.json`), and the memory that it
+//! needs.
 
 mod config;
 mod memory;

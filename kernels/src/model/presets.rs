@@ -1,5 +1,6 @@
-//! Model shapes by name. The sizes come from the presets of `foretoken-hardware`. Values that these presets do not have
-//! come from the published `config.json` files. The shapes of the shipped target and draft come from their own files.
+//! Model shapes by name. The sizes come from the presets of the crate `foretoken-hardware`. Values that these presets
+//! do not have come from the published `config.json` files. The shapes of the target and draft that ship with this
+//! crate come from their own files.
 
 use super::config::parse_config;
 use super::{LlamaShape, RopeScaling};
@@ -11,20 +12,20 @@ pub use foretoken_hardware::models::SHIPPED;
 const CONFIGS: [&[u8]; 2] =
     [include_bytes!("../../pair/target/config.json"), include_bytes!("../../pair/draft/config.json")];
 
-/// The `rope_scaling` of Llama 3.1 and 3.2. The two models differ only in `factor`.
+/// The `rope_scaling` of Llama 3.1 and 3.2, which differ only in `factor`.
 const fn llama3(factor: f64) -> RopeScaling {
     RopeScaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 }
 }
 
-/// The shape of the model `name`. `name` is the shipped target or draft, or a preset that the forward pass can run (no
-/// mixture of experts). `None` for other names.
+/// Returns the shape of the model `name`: the target or draft that ships with this crate, or a preset that the forward
+/// pass can run (no mixture of experts). `None` for other names.
 pub fn preset(name: &str) -> Option<LlamaShape> {
     if let Some(at) = SHIPPED.iter().position(|shipped| *shipped == name) {
         return Some(parse_config(Path::new(name), CONFIGS[at]).expect("what is shipped can be read"));
     }
     let m = &models::entry(name)?.shape;
     let sizes = m.uniform()?;
-    // (rms_norm_eps, rope_theta, rope_scaling, max_position_embeddings)
+    // Each arm gives (rms_norm_eps, rope_theta, rope_scaling, max_position_embeddings) of a model.
     let (rms_norm_eps, rope_theta, rope_scaling, max_positions) = match name {
         "vicuna-7b" | "llama-2-7b" | "llama-2-13b" | "llama-2-70b" => (1e-5, 1e4, None, 4096),
         "vicuna-33b" | "vicuna-68m" | "vicuna-160m" => (1e-6, 1e4, None, 2048),

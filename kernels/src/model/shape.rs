@@ -3,7 +3,7 @@
 
 /// Llama 3's scaling of the rotary frequencies (`rope_type = "llama3"`; Hugging Face transformers,
 /// `modeling_rope_utils.py`). Frequencies of long wavelengths are divided by `factor`. Frequencies of short wavelengths
-/// stay as they are. Between these, the scaled and the unscaled frequency are blended.
+/// stay as they are. For wavelengths between long and short, the scaled and the unscaled frequency are blended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeScaling {
     /// Factor by which the frequencies of long wavelengths are divided.
@@ -49,7 +49,7 @@ pub struct LlamaShape {
     pub max_positions: u32,
 }
 
-/// A shape that the forward pass cannot run.
+/// The error of a shape that the forward pass cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{key}`: {why}")]
 pub struct BadShape {
@@ -60,10 +60,11 @@ pub struct BadShape {
 }
 
 impl LlamaShape {
-    /// Checks that the forward pass can run the shape.
+    /// Checks that the forward pass can run a model of this shape.
     ///
     /// # Errors
-    /// The forward pass cannot run the shape. The error names the first key that is wrong, and why.
+    /// The forward pass cannot run the shape. The error names the first key of `config.json` whose value is wrong, and
+    /// why.
     pub fn check(&self) -> Result<(), BadShape> {
         let bad = |key, why: String| Err(BadShape { key, why });
         let sizes = [

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Why a checkpoint cannot be read, or does not fit the model's shape.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCheckpoint {
-    /// A file cannot be opened, read or mapped.
+    /// A file of the checkpoint cannot be opened, read or mapped.
     #[error("{}: {why}", file.display())]
     Unreadable {
         /// The path of the checkpoint file that cannot be opened, read or mapped.
@@ -25,7 +25,7 @@ pub enum BadCheckpoint {
         /// The system's error.
         why: std::io::Error,
     },
-    /// A file's contents do not have the format that the file's name states.
+    /// A file of the checkpoint does not have the format that the file's name states.
     #[error("{}: {why}", file.display())]
     Malformed {
         /// The path of the malformed checkpoint file.
@@ -33,32 +33,32 @@ pub enum BadCheckpoint {
         /// What is wrong with the checkpoint file.
         why: String,
     },
-    /// A tensor that the shape needs is missing.
+    /// A tensor that the model's shape needs is missing.
     #[error("{}: tensor `{tensor}` is missing", file.display())]
     Missing {
         /// The path of the file or index that should list the tensor.
         file: PathBuf,
-        /// The name of the tensor.
+        /// The name of the missing tensor.
         tensor: String,
     },
-    /// A tensor has other sizes than the shape needs.
+    /// A tensor does not have the sizes that the model's shape needs.
     #[error("{}: tensor `{tensor}` has shape {found:?}, config.json makes it {expected:?}", file.display())]
     Shape {
         /// The path of the checkpoint file with the tensor.
         file: PathBuf,
-        /// The name of the tensor.
+        /// The name of the tensor with the wrong sizes.
         tensor: String,
         /// The sizes of the tensor that the model's shape needs.
         expected: Vec<usize>,
         /// The sizes of the tensor in the checkpoint file.
         found: Vec<usize>,
     },
-    /// A tensor has an unsupported type.
+    /// A tensor's numbers have an unsupported type.
     #[error("{}: tensor `{tensor}` has dtype {found}, expected F32, BF16 or F16", file.display())]
     Dtype {
         /// The path of the checkpoint file with the tensor.
         file: PathBuf,
-        /// The name of the tensor.
+        /// The name of the tensor whose type is unsupported.
         tensor: String,
         /// The name of the tensor's type in safetensors.
         found: String,
@@ -120,8 +120,8 @@ impl Checkpoint {
         Checkpoint::of(listing, files, shape)
     }
 
-    /// The weights of a shipped model ([`crate::model::SHIPPED`]). [`crate::model::preset`] returns its shape. `None`
-    /// for any other name.
+    /// Returns the weights of a model that ships with this crate ([`crate::model::SHIPPED`]). [`crate::model::preset`]
+    /// returns the shape of such a model. `None` for any other name.
     pub fn shipped(name: &str) -> Option<Checkpoint> {
         let file = Bytes::Embedded(shipped::file(name)?);
         let shape = crate::model::preset(name)?;
@@ -177,7 +177,7 @@ impl Weights for Checkpoint {
     }
 }
 
-/// The files of a checkpoint, and the file of each tensor.
+/// The files of a checkpoint, and which file has each tensor.
 enum Listing {
     Single(PathBuf),
     Sharded { index: PathBuf, files: Vec<PathBuf>, places: HashMap<String, usize> },
@@ -223,7 +223,8 @@ impl Listing {
         }
     }
 
-    /// The path that an error names if a tensor is missing: the file, or the index if there is one.
+    /// Returns the path that an error names if a tensor is missing: the index if the checkpoint has one, else the only
+    /// file.
     fn path(&self) -> &Path {
         match self {
             Listing::Single(file) => file,
@@ -235,7 +236,8 @@ impl Listing {
 fn header(path: &Path, file: &[u8]) -> Result<Header, BadCheckpoint> {
     let (length, metadata) = SafeTensors::read_metadata(file)
         .map_err(|e| BadCheckpoint::Malformed { file: path.into(), why: e.to_string() })?;
-    // Eight bytes before the header give the header's length.
+    // In a safetensors file, eight bytes before the header give the header's length. The tensors' data follow the
+    // header.
     Ok(Header { path: path.into(), data: 8 + length, metadata })
 }
 

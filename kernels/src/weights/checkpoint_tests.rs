@@ -7,7 +7,7 @@ fn shape() -> LlamaShape {
     LlamaShape { layers: 2, hidden: 8, intermediate: 12, vocab: 10, ..crate::model::preset("vicuna-68m").unwrap() }
 }
 
-/// Writes a file of the tensors `tensors`. Every byte of a tensor is `fill(name)`.
+/// Writes a safetensors file with the tensors `tensors`. Every byte of a tensor is `fill(name)`.
 fn write(file: &Path, tensors: &[TensorSpec], dtype: safetensors::Dtype, fill: impl Fn(&str) -> u8) {
     let data: Vec<Vec<u8>> = tensors.iter().map(|t| vec![fill(&t.name); t.len() * dtype.bitsize() / 8]).collect();
     let views = tensors.iter().zip(&data).map(|(t, d)| (&t.name, TensorView::new(dtype, t.shape.clone(), d).unwrap()));

@@ -3,7 +3,7 @@
 
 use crate::model::LlamaShape;
 
-/// The name and sizes of a tensor that a shape needs.
+/// The name and sizes of a tensor that a model's shape needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     /// The tensor's name in Hugging Face checkpoints.
@@ -24,8 +24,8 @@ impl TensorSpec {
     }
 }
 
-/// All tensors of a shape, in the order in which the forward pass uses them. A tied LM head is the same tensor as the
-/// embedding and is not listed a second time.
+/// Returns all tensors of a model with this shape, in the order in which the forward pass uses them. A tied LM head is
+/// the same tensor as the embedding and is not listed a second time.
 pub fn tensors(shape: &LlamaShape) -> Vec<TensorSpec> {
     let (hidden, inner, vocab) = (shape.hidden as usize, shape.intermediate as usize, shape.vocab as usize);
     let (q, kv, head_dim) = (shape.q_width(), shape.kv_width(), shape.head_dim as usize);

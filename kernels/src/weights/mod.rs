@@ -1,4 +1,5 @@
-//! Weights: the tensors that a shape needs, and their source: a Hugging Face folder, a file of this crate, or a seed.
+//! The weights of a model: the list of tensors that a shape needs, and the source of their numbers (a Hugging Face
+//! folder, a file of this crate, or a seed).
 
 mod checkpoint;
 mod manifest;
@@ -43,16 +44,17 @@ pub enum TensorData<'a> {
         /// The bytes of the numbers.
         bytes: &'a [u8],
     },
-    /// Number `i` is `scale` times a uniform random number in [−1, 1). The random number is draw `i` of `luck`.
+    /// Random numbers that the device draws. Number `i` is `scale` times a uniform random number in [−1, 1), which is
+    /// draw `i` of `luck`.
     Random {
         /// The sequence of random draws, one for each number.
         luck: Luck,
         /// Largest absolute value of the numbers.
         scale: f32,
-        /// With f32, the numbers are not rounded. With any other type, they are rounded to bf16.
+        /// If this is f32, the numbers are not rounded. With any other type, they are rounded to bf16.
         dtype: Dtype,
     },
-    /// All ones: the gains of a random model's norms.
+    /// All numbers are 1: the gains of a random model's norms.
     Ones,
 }
 
@@ -61,8 +63,8 @@ pub trait Weights {
     /// Returns the numbers of the tensor `name`, which must be one of the model's [`tensors`].
     fn tensor(&self, name: &str) -> TensorData<'_>;
 
-    /// The type in which a device stores the matrices. It is bf16 if all matrices of the source are bf16, else f32,
-    /// because bf16 cannot represent all numbers of f16 and f32.
+    /// Returns the type in which a device stores the matrices. The type is bf16 if all matrices of the source are bf16,
+    /// else f32, because bf16 cannot represent all numbers of f16 and f32.
     fn dtype(&self) -> Dtype;
 }
 

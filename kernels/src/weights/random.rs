@@ -11,7 +11,7 @@ use foretoken_sim::{Luck, Stream};
 pub struct RandomWeights {
     /// Seed with which the weights are drawn.
     pub seed: u64,
-    /// The type to which the weights are rounded.
+    /// The type to which the weights are rounded; see [`TensorData::Random`].
     pub dtype: Dtype,
 }
 

@@ -11,7 +11,8 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 
 pub const LIMITS: Limits = Limits { kv_blocks: 64, max_rows: 256, max_logit_rows: 128 };
 
-/// A small shape with two key-value heads, whose sizes are not multiples of the kernels' widths.
+/// The shape of a small Llama with two key-value heads. Its sizes are not multiples of the numbers that a kernel
+/// handles at a time.
 pub fn shape() -> LlamaShape {
     LlamaShape {
         layers: 3,
@@ -54,17 +55,18 @@ pub fn load(cpu: &mut Cpu, shape: &LlamaShape, seed: u64, dtype: Dtype) -> Llama
     Llama::load(cpu, shape, &Strong(RandomWeights { seed, dtype }), LIMITS).unwrap()
 }
 
-/// A prompt of `length` tokens without a pattern; another `salt` gives other tokens.
+/// Returns a prompt of `length` tokens without a pattern. Another `salt` gives other tokens.
 pub fn prompt(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % shape().vocab).collect()
 }
 
-/// The bits of the last pass's logits, row by row.
+/// Returns the bits of the last pass's logits: one list of numbers per row.
 pub fn bits(llama: &Llama<Cpu>) -> Vec<Vec<u32>> {
     (0..llama.logits().rows()).map(|r| llama.logits().row(r).iter().map(|x| x.to_bits()).collect()).collect()
 }
 
-/// Runs the new tokens `tokens` of one request as a chain. Returns the bits of the logits of each new token.
+/// Runs the new tokens `tokens` of one request as a chain, after `computed` tokens whose KV is already stored. Returns
+/// the bits of the logits of each new token.
 pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<Vec<u32>> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);
@@ -72,7 +74,7 @@ pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usiz
     bits(llama)
 }
 
-/// The most likely token, according to row `row` of the last pass's logits.
+/// Returns the most likely token of row `row` of the last pass's logits.
 pub fn chosen(llama: &Llama<Cpu>, cpu: &mut Cpu, row: usize) -> u32 {
     let mut out: Vec<Choice> = Vec::new();
     cpu.top_k(llama.logits(), 1, &mut out).unwrap();

@@ -1,5 +1,5 @@
-//! The shipped target and draft on the CPU, one request at a time: plain decoding, speculation, and how often the draft
-//! model predicts the target's token.
+//! Runs the target and draft that ship with this crate on the CPU, one request at a time: plain decoding, speculation,
+//! and how often the draft model predicts the target's token.
 
 #![allow(dead_code, reason = "tests and the benchmark use their part")]
 
@@ -17,21 +17,22 @@ use std::time::{Duration, Instant};
 /// Longest context of a request, in tokens.
 pub const CONTEXT: usize = 768;
 
-/// Bytes (tokens) of a prompt, which is a question with some worked examples.
+/// Bytes of a prompt, which is a question with some worked examples. The models' tokens are bytes.
 pub const PROMPT: usize = 256;
 
-/// Most tokens of an answer. In all families the answers are shorter.
+/// Most tokens of an answer. In all families of prompts (kinds of text), the answers are shorter.
 pub const ANSWER: usize = 256;
 
 /// Seed of the generated documents. The target and draft were trained on documents of other seeds.
 pub const HELD_OUT: u64 = 2;
 
-/// Prompt `index` of a family (a kind of text) as tokens. It is from the documents of the seed [`HELD_OUT`].
+/// Returns prompt `index` of a family (a kind of text) as tokens. The prompt is from the documents of the seed
+/// [`HELD_OUT`].
 pub fn prompt(family: Family, index: u64) -> Vec<u32> {
     prompt_of_len(family, HELD_OUT, index, PROMPT).into_iter().map(u32::from).collect()
 }
 
-/// Counts of steps with draft tokens, by depth: the place of a draft token in its chain (index 0 is the first).
+/// Counts of decoding steps with draft tokens, by depth: the index of a draft token in its chain, from 0.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     /// For each depth: number of steps that had a draft token of this depth and accepted all draft tokens of smaller
@@ -87,7 +88,7 @@ impl Pair {
         (all.split_off(prompt.len()), start.elapsed())
     }
 
-    /// Returns `count` greedy tokens of the target. It does not stop at the end of the answer.
+    /// Returns `count` greedy tokens of the target after `prompt`. The function does not stop at the end of the answer.
     pub fn tokens(&mut self, cpu: &mut Cpu, prompt: &[u32], count: usize) -> Vec<u32> {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -132,7 +133,7 @@ impl Pair {
             all.truncate(context + 1 + kept);
             all.push(accepted[0].next);
             drafted = drafted.min(all.len() - 1);
-            // Tokens after `END` were drafted and verified, but they are not part of the answer.
+            // In its last step the target may have accepted draft tokens after `END`. They are not part of the answer.
             if let Some(end) = all[context + 1..].iter().position(|&t| t == u32::from(END)) {
                 all.truncate(context + 2 + end);
             }

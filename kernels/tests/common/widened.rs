@@ -1,5 +1,5 @@
-//! A checkpoint whose weights a device stores as f32; the device then also stores KV as f32. The device then rounds
-//! nothing to bf16, so its results can be compared closely with another implementation's results.
+//! A checkpoint whose weights a device stores as f32. The device then also stores KV as f32 and rounds nothing to bf16,
+//! so its results can be compared closely with another implementation's results.
 
 use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights};
 

@@ -1,6 +1,6 @@
-//! A backend that emulates a GPU: the kernels are compiled for the CPU and run thread by thread. Tests with it show
-//! that kernels and host agree on what is computed. They show nothing about a GPU's timing, caches and memory order,
-//! and nothing about NVRTC and the driver.
+//! A backend that emulates a GPU: the CUDA kernels are compiled for the CPU and run thread by thread. Tests with the
+//! emulation show that kernels and host agree on what is computed. They show nothing about a GPU's timing, caches and
+//! memory order, and nothing about NVRTC and the driver.
 
 #![expect(unsafe_code, reason = "calls into the compiled kernels, which are given addresses of emulated memory")]
 
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 type Emulate = unsafe extern "C" fn(u32, *const u32, *const u32, u32, *const c_void) -> *const c_char;
 type EmulateMatmul = unsafe extern "C" fn(*const c_void, *const c_void, *mut c_void, *const u32, u32);
 
-/// The library of compiled kernels; `None` if there is no C++ compiler. Its lock allows one launch at a time.
+/// The library of the kernels that are compiled for the CPU; `None` if there is no C++ compiler. The lock allows one
+/// launch at a time.
 static LIBRARY: OnceLock<Option<Mutex<Library>>> = OnceLock::new();
 
 /// Makes a CUDA device on the emulation. Prints a skip message and returns `None` if there is no C++ compiler.
@@ -76,7 +77,7 @@ struct Memories {
     marks: [Option<Instant>; 2],
 }
 
-/// A backend that runs the compiled kernels on the processor.
+/// A backend that runs the compiled kernels on the CPU.
 #[derive(Default)]
 struct Emulated(Arc<Mutex<Memories>>);
 
@@ -93,8 +94,8 @@ fn run(command: &Command<'_>) -> Result<(), CudaError> {
     let library = library();
     match command {
         Command::Launch(launch) => {
-            // SAFETY: the name and type of `emulate` are those in `build`. Each kernel gets the words of its struct of
-            // arguments.
+            // SAFETY: the library's function `emulate` has the name and the type that the function `build` gives it.
+            // Each kernel gets the words of its struct of arguments.
             let why = unsafe {
                 let emulate: Symbol<'_, Emulate> = library.get(b"emulate").expect("its name");
                 let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());

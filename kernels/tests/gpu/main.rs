@@ -1,5 +1,5 @@
 //! Compares the CUDA device with the CPU device. The tests `gpu_device::…` use a GPU, and are skipped with a message if
-//! there is none. The tests `emulated::…` use an emulated GPU, at small sizes.
+//! there is no GPU. The tests `emulated::…` use an emulated GPU, at small sizes.
 //!
 //! The CPU computes in f32; the GPU stores activations and KV as bf16. Results therefore differ by roundings, each up
 //! to 2⁻⁹ of a number. Every check states the difference that it allows.

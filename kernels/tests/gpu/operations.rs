@@ -10,8 +10,8 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 use foretoken_sim::tree::ROOT;
 use half::{bf16, f16};
 
-/// Tolerance of [`close`] for sums that the two devices compute in different orders and that the GPU rounds to bf16
-/// once.
+/// Tolerance of [`close`] for results that differ in two ways: the CPU and the GPU compute the sums in different
+/// orders, and the GPU rounds each sum to bf16 once.
 const ONE_ROUNDING: f32 = 0.006;
 
 fn cpu() -> Cpu {
@@ -65,7 +65,8 @@ pub fn products_of_all_sizes(cuda: &mut Cuda, scale: Scale) {
                 cpu.matmul(&x, &weights, &mut out).unwrap();
                 cuda.matmul(&cuda_x, &cuda_weights, &mut cuda_out).unwrap();
                 let what = format!("{rows} rows of {inputs} times {outputs}");
-                // The two devices compute f32 sums in different orders. The GPU also rounds a narrow result to bf16.
+                // The CPU and the GPU compute f32 sums in different orders. The GPU also rounds the result to bf16 if
+                // it is not `wide`.
                 same(&what, cuda, &cuda_out, &out, if wide { 1e-4 } else { ONE_ROUNDING });
             }
         }
@@ -120,12 +121,12 @@ fn shape(heads: u32, kv_heads: u32, head_dim: u32) -> LlamaShape {
     LlamaShape { layers: 2, heads, kv_heads, head_dim, max_positions: 100_000, ..preset("llama-3.1-8b").unwrap() }
 }
 
-/// A block table for `tokens` tokens: `first`, `first + 5`, and so on. No two of its blocks are neighbours.
+/// Returns a block table for `tokens` tokens: `first`, `first + 5`, and so on. No two of these blocks are neighbours.
 fn table(first: u32, tokens: usize) -> Vec<u32> {
     (0..tokens.div_ceil(16) as u32).map(|b| first + 5 * b).collect()
 }
 
-/// The parents of a random tree's nodes; node 0 is the root.
+/// Returns the parent of each node of a random tree; node 0 is the root.
 fn tree(nodes: usize) -> Vec<u32> {
     let luck = luck();
     (0..nodes as u64).map(|i| if i == 0 { ROOT } else { (luck.unit(i) * i as f64) as u32 }).collect()
@@ -141,7 +142,7 @@ pub fn attention_sees_what_it_should(cuda: &mut Cuda, scale: Scale) {
         let blocks = 5 * (context as u32 + 200).div_ceil(16) + 5;
         let (mut kv, mut cuda_kv) =
             (cpu.kv(&shape, Dtype::F32, blocks).unwrap(), cuda.kv(&shape, Dtype::Bf16, blocks).unwrap());
-        // Context lengths of the four requests. The shortest context is a single token. All prompts first run whole.
+        // Context lengths of the four requests, in tokens. A first batch runs the whole prompts of all four requests.
         let contexts = [context, context / 2 + 3, 17, 1];
         let mut check = |batch: &Batch, what: &str| {
             let rows = batch.rows();

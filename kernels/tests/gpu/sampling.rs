@@ -91,7 +91,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let luck = luck();
         let tokens: Vec<u32> =
             (0..count * k).map(|i| accept::sample(&draft_rows[i * vocab..][..vocab], luck.unit(i as u64))).collect();
-        // Chain c has c mod (k + 1) drafted tokens.
+        // Chain c has c mod (k + 1) drafted tokens, where k is the largest number of drafted tokens.
         let chains: Vec<Chain<'_>> = (0..count)
             .map(|c| Chain {
                 target: c * (k + 1),
@@ -103,7 +103,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let (mut expected, mut got): (Vec<Accepted>, Vec<Accepted>) = (Vec::new(), Vec::new());
         cpu.accept_sampled(&target, &draft, &chains, &mut expected).unwrap();
         cuda.accept_sampled(&cuda_target, &cuda_draft, &chains, &mut got).unwrap();
-        // The two devices compute f64 sums in different orders, so about one draw in 10¹² chooses another token.
+        // The CPU and the GPU compute f64 sums in different orders, so about one draw in 10¹² chooses another token.
         assert_eq!(got, expected);
         several_kept += got.iter().filter(|a| a.nodes.len() > 1).count();
     }

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The device under test: a GPU, or an emulated GPU. The emulation is slow and gets only small sizes.
+/// The device under test: a GPU, or an emulated GPU. The emulated GPU is slow and gets only small sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Gpu,
@@ -18,7 +18,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Returns the sizes to test: `small`, and on a GPU `large` too.
+    /// Returns the sizes to test: `small` on the emulated GPU, `small` and `large` on a GPU.
     pub fn sizes<T: Clone>(self, small: &[T], large: &[T]) -> Vec<T> {
         let large = if self == Scale::Gpu { large } else { &[] };
         [small, large].concat()
@@ -52,13 +52,13 @@ pub fn luck() -> Luck {
     Luck::new(FIXED.get().unwrap_or_else(|| *FRESH), Stream::Weights, call)
 }
 
-/// `count` uniform random numbers in [−1, 1], rounded to bf16.
+/// Returns `count` uniform random numbers in [−1, 1], rounded to bf16.
 pub fn numbers(count: usize) -> Vec<f32> {
     let luck = luck();
     (0..count as u64).map(|i| bf16::from_f32((2.0 * luck.unit(i) - 1.0) as f32).to_f32()).collect()
 }
 
-/// Makes a buffer with these rows on each device. The GPU's buffer is f32 if `wide`, else bf16.
+/// Makes a buffer with these rows on the CPU and one on the GPU. The GPU's buffer is f32 if `wide`, else bf16.
 pub fn both(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -75,7 +75,7 @@ pub fn both(
     (one, other)
 }
 
-/// Makes an empty buffer on each device. The GPU's buffer is f32 if `wide`, else bf16.
+/// Makes an empty buffer on the CPU and one on the GPU. The GPU's buffer is f32 if `wide`, else bf16.
 pub fn empty(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -91,7 +91,7 @@ fn stored(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect()
 }
 
-/// Makes a bf16 matrix with the weights `weights` on each device.
+/// Makes a bf16 matrix with the weights `weights` on the CPU and one on the GPU.
 pub fn matrices(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -103,7 +103,7 @@ pub fn matrices(
     (cpu.matrix(&parts, inputs, Dtype::Bf16).unwrap(), cuda.matrix(&parts, inputs, Dtype::Bf16).unwrap())
 }
 
-/// Makes the gains of a norm on each device.
+/// Makes the gains of an RMSNorm on the CPU and on the GPU.
 pub fn gains(cpu: &mut Cpu, cuda: &mut Cuda, gains: &[f32]) -> (Vec<f32>, Vector) {
     let bytes = stored(gains);
     let data = TensorData::Stored { dtype: Dtype::Bf16, bytes: &bytes };
@@ -130,7 +130,7 @@ pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance:
     }
 }
 
-/// Compares whole buffers with [`close`].
+/// Checks a buffer of the GPU against the same buffer of the CPU, with [`close`].
 pub fn same(what: &str, cuda: &mut Cuda, got: &Buffer, expected: &foretoken_kernels::cpu::Buffer, tolerance: f32) {
     assert_eq!((got.rows(), got.width()), (expected.rows(), expected.width()), "{what}: sizes");
     let expected: Vec<f32> = (0..expected.rows()).flat_map(|r| expected.row(r).to_vec()).collect();

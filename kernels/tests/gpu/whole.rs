@@ -1,5 +1,5 @@
-//! Compares whole passes on the CUDA device with passes on the CPU, and with passes over the same tokens in other
-//! batches.
+//! Compares whole forward passes on the CUDA device with passes on the CPU, and with passes over the same tokens in
+//! other batches.
 
 use crate::support::{Scale, close, downloaded, luck};
 use foretoken_kernels::accept::{Accepted, Tree};
@@ -34,7 +34,8 @@ fn shapes(scale: Scale) -> Vec<LlamaShape> {
         ..plain.clone()
     };
     let qwen = LlamaShape { heads: 3, kv_heads: 1, head_dim: 64, tied: true, qk_norm: true, ..small.clone() };
-    // Heads of 64 are as wide as rows of KV, so the product of queries, keys and values also rotates and stores them.
+    // In this shape a head has width 64, which is also the width of a row of KV. With few rows, one kernel then
+    // computes the queries, keys and values, rotates them, and stores the keys and values.
     let heads_of_64 = LlamaShape { qk_norm: false, ..qwen.clone() };
     let wide = LlamaShape { layers: 4, vocab: 5000, ..plain };
     scale.sizes(&[small, qwen, heads_of_64], &[wide])
@@ -48,12 +49,13 @@ fn prompt(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % 97).collect()
 }
 
-/// A request's block table of eight blocks. No two of them are neighbours.
+/// Returns a block table of eight blocks for one request. No two of these blocks are neighbours.
 fn table(first: u32) -> Vec<u32> {
     (0..8).map(|b| first + 5 * b).collect()
 }
 
-/// Runs `tokens` as one chain and returns the logits of all its tokens.
+/// Runs `tokens` as one chain, after `computed` tokens whose KV is already stored. Returns the logits of all tokens of
+/// the chain.
 fn run(llama: &mut Llama<Cuda>, cuda: &mut Cuda, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<f32> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);
@@ -91,7 +93,7 @@ pub fn ragged_and_paged_batches_equal_single_requests(cuda: &mut Cuda, scale: Sc
         let width = shape.vocab as usize;
         let prompts = [prompt(50, 1), prompt(3, 2), prompt(17, 3)];
         let alone: Vec<Vec<f32>> = prompts.iter().map(|p| run(&mut llama, cuda, p, 0, &table(4))).collect();
-        // Each prompt runs in two chunks, with blocks of its own.
+        // Each prompt runs in two chunks, and each prompt has KV blocks of its own.
         let mut batch = Batch::default();
         for (i, p) in prompts.iter().enumerate() {
             batch.push_chain(&p[..p.len() / 2], 0, &table(i as u32), Logits::Skip);
@@ -145,14 +147,14 @@ pub fn moved_paths_become_context(cuda: &mut Cuda, scale: Scale) {
     }
 }
 
-/// (the most likely token of a row, the difference between its logit and the second largest logit)
+/// Returns (the most likely token of a row of logits, the difference between the largest and the second largest logit).
 fn leader(row: &[f32]) -> (u32, f32) {
     let first = (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
     let second = (0..row.len()).filter(|&i| i != first).map(|i| row[i]).fold(f32::NEG_INFINITY, f32::max);
     (first as u32, row[first] - second)
 }
 
-/// Checks the tokens emitted with speculation against plain decoding. A token may differ only if the two largest logits
+/// Compares the tokens that speculation emits with plain decoding. A token may differ only if the two largest logits
 /// are so close that roundings can exchange them.
 pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale: Scale) {
     for shape in shapes(scale) {

@@ -13,7 +13,7 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-/// A recorder that stores the outputs with their request ids, and the records of all steps.
+/// A recorder that stores the output of each request with the request's id, and the records of all steps.
 #[derive(Default)]
 pub struct Recorded {
     pub outputs: Vec<(u32, Vec<u32>)>,
@@ -30,8 +30,8 @@ impl Recorder for Recorded {
     }
 }
 
-/// A policy that drafts chains of `k` tokens; with a `growth`, it drafts trees of depth `k` that grow in this way. It
-/// drafts only in steps whose number is a multiple of `every`.
+/// A policy that drafts chains of `k` tokens. If it has a `growth` (a rule for growing trees), it drafts trees of depth
+/// `k` instead. It drafts only in steps whose number is a multiple of `every`.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     pub k: u32,
@@ -76,7 +76,7 @@ impl SpecPolicy for Fixed {
     }
 }
 
-/// Three policies that draft chains and two that draft trees.
+/// Returns three policies that draft chains and two policies that draft trees.
 pub fn policies() -> Vec<Fixed> {
     let tree = |growth| Fixed { growth: Some(growth), tokens: 20, ..Fixed::chain(4) };
     let trees = [Growth::Expansion([2, 2, 1].into()), Growth::Beam { topk: 3 }].map(tree);
@@ -113,7 +113,7 @@ impl Scenario {
         Scenario { workload, prompts }
     }
 
-    /// Loads a target in f32 and a draft model with the same weights in bf16.
+    /// Loads a target with f32 weights and a draft model with the same weights in bf16.
     pub fn pair(&self, cpu: &mut Cpu, capacity: Capacity) -> Pair<Cpu> {
         let [target, draft] = [Dtype::F32, Dtype::Bf16].map(|dtype| Strong(RandomWeights { seed: 5, dtype }));
         Pair::load(cpu, (&shape(), &target), Some((&shape(), &draft)), capacity).unwrap()
@@ -193,8 +193,8 @@ impl Scenario {
     }
 }
 
-/// The joint distribution of the first three tokens that a model samples after `prompt`. It is computed by running
-/// every possible prefix of these tokens.
+/// Returns the joint distribution of the first three tokens that a model samples after `prompt`. It is computed by
+/// running the model over every possible prefix of these three tokens.
 pub fn joint(shape: &LlamaShape, weights: &Strong, prompt: &[u32], temperature: f32) -> Vec<f64> {
     let mut cpu = Cpu::new(1).unwrap();
     let limits = Limits { kv_blocks: 2, max_rows: 32, max_logit_rows: 32 };

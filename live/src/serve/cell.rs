@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Bench<'a> {
     /// The device with both models loaded, which runs the passes.
     pub machine: &'a mut dyn Machine,
-    /// The workload, the engine's settings, and the pass costs that policies believe.
+    /// The workload, the engine's settings, and the pass costs by which policies decide.
     pub setting: &'a Setting,
     /// Whether the models or the acceptance source `declared` decide which draft tokens are accepted.
     pub acceptance: LiveAcceptance,
@@ -35,7 +35,7 @@ pub struct Bench<'a> {
 
 /// A finished live run whose tape (log) was written.
 pub struct Recorded {
-    /// The results of the run. If the run ended early: of the part before its end.
+    /// The results of the run. If the run ended early, these are the results of the part before its end.
     pub run: Run,
     /// How the live run ended: completely, by an interrupt of the user, or by a failure of the device.
     pub ending: TapeEnding,
@@ -83,8 +83,8 @@ impl Bench<'_> {
     }
 
     /// Warms up the device, so that caches are warm and the clock frequency has risen. Runs both models a few times.
-    /// Then serves the first `requests` requests in a closed loop of `max_num_seqs` clients. The run is recorded in the
-    /// file `tape`, so that recording has its usual cost.
+    /// Then serves the first `requests` requests in a closed loop of `max_num_seqs` clients. The warm-up run is
+    /// recorded in the file `tape` (its log), so that recording has its usual cost.
     ///
     /// # Errors
     /// The device fails or cannot serve the policy, or the tape cannot be written.
@@ -148,7 +148,7 @@ impl Bench<'_> {
 struct Requests<'a> {
     workload: &'a Workload,
     arrivals: Arrivals,
-    /// The TPOT bound that the policy sees, in seconds; infinite without one.
+    /// The TPOT bound that the policy sees, in seconds; infinite without a bound.
     slo_tpot_s: f64,
 }
 

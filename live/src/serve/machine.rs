@@ -58,7 +58,7 @@ pub struct Job<'a> {
 
 /// The result of serving a job, which is one live run.
 pub struct Served {
-    /// The results of the run. If the device failed: of the part before the failure.
+    /// The results of the run. If the device failed, these are the results of the part before the failure.
     pub run: Run,
     /// The device's error as text, if the run failed.
     pub error: Option<String>,

@@ -1,4 +1,5 @@
-//! Receives the steps of a live run: writes them to the tape, updates the progress line, and collects host times.
+//! Receives the steps of a live run: writes them to the tape (the log of the run), updates the progress line, and
+//! collects host times.
 
 use super::host_clock::HostClock;
 use super::monitor::Monitor;

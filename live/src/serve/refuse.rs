@@ -1,6 +1,6 @@
 //! Checks, before the models are loaded, whether each policy of a plan can run on a device with the settings of every
-//! variant (combination of swept values), and computes the memory sizes that all of them need together. An error
-//! names the setting or the policy.
+//! variant (combination of swept values). Computes the memory sizes with which every policy can run in every variant.
+//! An error names the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;

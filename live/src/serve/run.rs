@@ -55,8 +55,8 @@ pub struct Ran {
     /// Totals for the last line on the terminal: number of cells (runs), number of decoding requests summed over the
     /// steps, and wall time.
     pub speed: Speed,
-    /// Number of cells (runs of one policy with one seed) whose results were stored. These are the first cells of the
-    /// plan.
+    /// Number of cells (runs of one policy with one seed) whose results were stored. The stored cells are the first
+    /// cells of the plan.
     pub cells: usize,
     /// Why the plan ended early; `None` if all cells (runs of the plan) ran.
     pub ended: Option<Box<Problem>>,

@@ -1,4 +1,5 @@
-//! Compares the live runs of a folder with simulations of these runs. It needs only the recordings, and no device.
+//! Compares the live runs of a folder with simulations of these runs. The comparison reads recordings and uses no
+//! device.
 
 use super::costs_of_other_cells::CostsOfOtherCells;
 use super::machine_speed::{Pace, drift, paces, typical, usual_of};
@@ -107,8 +108,9 @@ impl Compared<'_> {
         Ok((validation, figures))
     }
 
-    /// Simulates each cell (a policy at a load) and compares it with its live runs. A cell whose pieces (live runs with
-    /// repeats) do not count, for example because the machine changed its speed, is not simulated: it is undecided.
+    /// Simulates each cell (a policy at a load) and compares the simulation with the cell's live runs. A piece (a live
+    /// run with its repeat) is left out, for example, if the machine changed its speed. A cell without any piece left
+    /// is not simulated: it is undecided.
     fn compare_cells(&self, spec: &ValidateSpec) -> Result<ComparedCells<'_>> {
         let mut found = ComparedCells::default();
         let typical = typical(self.runs.probes());
@@ -165,9 +167,9 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell (a policy at a load) without a piece that counts. (A piece is a live run and its repeat.)
-    /// A piece does not count if it was not finished, if none of its tapes has a step, or if the machine changed its
-    /// speed during the piece. `None` if no piece was begun, or if the machine's speed was not measured.
+    /// The report of a cell (a policy at a load) of which all pieces (live runs with their repeats) are left out. A
+    /// piece is left out if it was not finished, if none of its tapes has a step, or if the machine changed its speed
+    /// during the piece. `None` if no piece was begun, or if the machine's speed was not measured.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
@@ -195,8 +197,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Simulates the pieces (live runs with their repeats) of a cell (a policy at a load) that count, and predicts
-    /// the time of each of their passes.
+    /// Simulates the pieces (live runs with their repeats) of a cell (a policy at a load) that count in the comparison,
+    /// and predicts the time of each of their passes.
     fn cell(&self, entry: &RunEntry, pieces: Vec<PieceReport>, tapes: CellTapes, by: Predict) -> Result<CellRuns> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -255,8 +257,8 @@ impl Compared<'_> {
     }
 
     /// The speedups of policies over the baseline, at the arrival rate that all policies have in common. In a folder of
-    /// `foretoken live`, this is the rate of the runs. Cells with an equal seed and equal swept values form a group.
-    /// The result has (seed and swept values as text, speedups) for each group.
+    /// `foretoken live`, this is the rate of the runs. Cells (policies at loads) with an equal seed and equal swept
+    /// values form a group. The result has (seed and swept values as text, speedups) for each group.
     fn speedups(&self, found: &[ComparedCell], spec: &ValidateSpec) -> Vec<(String, Vec<PolicyValue>)> {
         let mut groups: Vec<(&RunEntry, Vec<&ComparedCell>)> = Vec::new();
         for cell in found {
@@ -313,7 +315,8 @@ impl Compared<'_> {
 
 /// The inputs of the prediction of one cell (a policy at a load) that differ from cell to cell.
 struct Predict<'a> {
-    /// For each piece (a live run and its repeat): how many times longer than usual passes took on the machine.
+    /// For each piece (a live run and its repeat), the machine's pace: the factor by which passes took longer than
+    /// usual.
     paces: &'a [Pace],
     /// Costs fitted to the live runs of all other cells (a cell is a policy at a load). `None` if the other cells
     /// lack a kind of pass that this cell ran.
@@ -330,7 +333,8 @@ struct ComparedCells<'a> {
     notes: Vec<String>,
 }
 
-/// The comparison of a cell (a policy at a load) that has at least one piece (a live run and its repeat) that counts.
+/// The comparison of a cell (a policy at a load) with at least one piece (a live run and its repeat) that is not left
+/// out.
 struct ComparedCell<'a> {
     /// The entry of the cell (a policy at a load) in the list of runs.
     entry: &'a RunEntry,
@@ -347,8 +351,8 @@ fn host_times(tape: &Tape) -> HostTimes {
     clock.times()
 }
 
-/// Most partial runs, or cells (policies at loads) without a decision, that a sentence names. If there are more, the
-/// sentence gives only the number of the further ones.
+/// Largest number of partial runs, or of undecided cells (policies at loads), that a sentence names. If there are more,
+/// the sentence gives only the number of the further ones.
 const MOST_PARTS: usize = 5;
 
 /// A sentence that names the undecided cells (policies at loads). A cell is undecided if no piece of it (a live run

@@ -1,5 +1,5 @@
 //! Predicts a cell (a policy at a load) with costs that are fitted to the live runs of all other cells, and never to
-//! its own.
+//! the live runs of the predicted cell.
 
 use super::machine_speed::Pace;
 use super::read_tapes::{TapeReader, Tapes};
@@ -9,12 +9,12 @@ use foretoken_hardware::LatencySpec;
 use foretoken_sim::Pair;
 use foretoken_spec::problem::Result;
 
-/// For each cell (a policy at a load): the timed passes of its pieces (live runs with repeats) that count.
+/// For each cell (a policy at a load): the timed passes of its pieces (live runs with repeats) that are not left out.
 pub struct CostsOfOtherCells(Vec<Learned>);
 
 impl CostsOfOtherCells {
     /// Collects the timed passes of all cells (policies at loads). `paces` has, for each piece (a live run and its
-    /// repeat) of each cell, how many times longer than usual passes took. Pass times are divided by this factor.
+    /// repeat) of each cell, the factor by which passes took longer than usual. Pass times are divided by this factor.
     ///
     /// # Errors
     /// A tape is damaged.

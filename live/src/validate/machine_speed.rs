@@ -1,7 +1,7 @@
-//! The machine's speed during a piece (a live run and its repeat), computed from the piece's probes. A profile's costs
-//! are means over a longer time; during a piece the machine may be slower or faster. Other users of a shared cache slow
-//! down passes of few tokens, and hardly slow down passes of many tokens. The factor (the pace) therefore depends on
-//! the number of tokens.
+//! The machine's speed during a piece (a live run and its repeat), computed from the piece's probes (timings of fixed
+//! passes). A profile's costs are means over a longer time; during a piece the machine may be slower or faster. The
+//! pace of a piece is the factor by which passes took longer than usual. Other users of a shared cache slow down passes
+//! of few tokens, and hardly slow down passes of many tokens. The pace therefore depends on the number of tokens.
 //!
 //! The pace is computed from probes only, never from the passes of the live runs.
 
@@ -10,7 +10,7 @@ use super::runs::{Piece, Runs};
 use foretoken_profiler::{ProbedPass, Role, median, uninterrupted_mean};
 use foretoken_sim::{LatencyModel, Pair, PassShape, Time};
 
-/// How many times longer than usual passes took during a piece (a live run and its repeat).
+/// The machine's pace during a piece (a live run and its repeat): the factor by which passes took longer than usual.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
     /// For each model: the passes of fixed shapes that were timed to see the machine's speed, in rising order of
@@ -18,7 +18,7 @@ pub struct Pace {
     by_tokens: Pair<Vec<PacePoint>>,
 }
 
-/// How many times longer than usual one pass of fixed shape took. The pass was timed to see the machine's speed.
+/// The factor by which one pass of fixed shape took longer than usual. The pass was timed to see the machine's speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PacePoint {
     /// Natural logarithm of the pass's number of new tokens.
@@ -34,9 +34,10 @@ pub fn usual<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).iter().map(|all| uninterrupted_mean(all)).collect()
 }
 
-/// The usual time of each probed pass in seconds. `given` are the probes that came with fitted costs. If they have all
-/// probed passes, their times are the usual times, and the prediction accounts for a change of the machine's speed
-/// since the costs were fitted. Otherwise the usual times come from the probes of these runs.
+/// The usual time of each probed pass (a timed pass of fixed shape) in seconds. `given` are the probed passes that came
+/// with fitted costs. If `given` has all probed passes of these runs, the times in `given` are the usual times. The
+/// prediction then accounts for a change of the machine's speed since the costs were fitted. Otherwise the usual times
+/// come from the probes of these runs.
 pub fn usual_of(runs: &Runs, given: &[ProbedPass]) -> Vec<f64> {
     let found = |p: &Probed| given.iter().find(|g| (g.role, g.shape) == (p.role, p.shape)).map(|g| g.seconds);
     let all: Option<Vec<f64>> = runs.probed.iter().map(found).collect();
@@ -50,15 +51,15 @@ pub fn usual_passes(runs: &Runs) -> Vec<ProbedPass> {
     runs.probed.iter().zip(usual(runs.probes())).map(pass).collect()
 }
 
-/// For each piece (a live run and its repeat) of each cell (a policy at a load): its pace, which is how many times
-/// longer than usual passes took. `usual` are the usual times of the probed passes in seconds.
+/// For each piece (a live run and its repeat) of each cell (a policy at a load): its pace, the factor by which passes
+/// took longer than usual. `usual` are the usual times of the probed passes in seconds.
 pub fn paces(runs: &Runs, usual: &[f64]) -> Vec<Vec<Pace>> {
     let pace = |piece: &Piece| Pace::of(&runs.probed, &piece.probes, usual);
     runs.entries.iter().map(|entry| entry.pieces.iter().map(pace).collect()).collect()
 }
 
 impl Pace {
-    /// The pace of a piece (a live run and its repeat): how many times longer than usual passes took. `probes` are
+    /// The pace of a piece (a live run and its repeat): the factor by which passes took longer than usual. `probes` are
     /// the timings of the passes `probed` during the piece. `usual` are the usual times of these passes in seconds.
     /// Without probes, all factors are 1.
     pub fn of(probed: &[Probed], probes: &[Probe], usual: &[f64]) -> Pace {
@@ -74,9 +75,9 @@ impl Pace {
         pace
     }
 
-    /// How many times longer than usual passes of `tokens` new tokens took. The factor is interpolated between the
-    /// probed passes (passes of fixed shapes that show the machine's speed), on a logarithmic scale of tokens.
-    /// Outside of their range it is the factor of the nearest probed pass. Without probed passes it is 1.
+    /// The factor by which passes of `tokens` new tokens took longer than usual. The factor is interpolated between the
+    /// probed passes (passes of fixed shapes that show the machine's speed), on a logarithmic scale of tokens. Outside
+    /// of their range it is the factor of the nearest probed pass. Without probed passes it is 1.
     pub fn factor(&self, role: Role, tokens: u64) -> f64 {
         let points = match role {
             Role::Target => &self.by_tokens.target,
@@ -93,14 +94,14 @@ impl Pace {
     }
 }
 
-/// A latency model whose times are multiplied by the pace of a piece (a live run and its repeat): how many times
-/// longer than usual passes took.
+/// A latency model whose times are multiplied by the pace of a piece (a live run and its repeat): the factor by which
+/// passes took longer than usual.
 pub struct Paced<'a> {
     /// The latency model of the machine at its usual speed.
     pub model: &'a dyn LatencyModel,
-    /// The role of the model whose passes are predicted.
+    /// The model, target or draft, whose passes are predicted.
     pub role: Role,
-    /// The pace of the piece (a live run and its repeat): how many times longer than usual passes took.
+    /// The pace of the piece (a live run and its repeat): the factor by which passes took longer than usual.
     pub pace: &'a Pace,
     /// A further factor on the times of all passes, for a simulation with slower passes; 1 changes nothing.
     pub slower: f64,
@@ -175,8 +176,8 @@ mod tests {
         // A time that an interruption lengthened is left out of the usual time.
         let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
         assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
-        // The factor is 1 for all probes (timings of fixed passes) together, because they define the usual time. It
-        // is also 1 for a piece (a live run and its repeat) without probes.
+        // All probes (timings of fixed passes) together define the usual time, so the pace over all of them is 1. The
+        // pace is also 1 for a piece (a live run and its repeat) without probes.
         assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
         assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
     }

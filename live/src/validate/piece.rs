@@ -33,8 +33,8 @@ pub struct Measuring<'a> {
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
-    /// The engine's settings, the pass costs that policies believe, and the whole workload. Each piece serves a part of
-    /// the workload.
+    /// The engine's settings, the pass costs by which policies decide, and the whole workload. Each piece (a live run
+    /// and its repeat) serves a part of the workload.
     pub setting: Setting,
     /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
@@ -47,7 +47,7 @@ pub struct Measuring<'a> {
     pub interrupt: &'a AtomicBool,
 }
 
-/// The share of the profile's time budget that is spent before the live runs. Policies believe the costs measured in
+/// The share of the profile's time budget that is spent before the live runs. Policies decide by the costs measured in
 /// this first slice. The rest of the budget is spent between the pieces (live runs with their repeats): each round (one
 /// piece of every policy at every load) gets a share equal to the first slice.
 pub fn first_slice(spec: &ValidateSpec) -> f64 {
@@ -115,7 +115,7 @@ impl<'a> Pieces<'a> {
         self.write_list()
     }
 
-    /// Warms up with the first requests of the workload. It runs once per piece, before both of the piece's live runs.
+    /// Warms up with the first requests of the workload. One warm-up comes before both live runs of the piece.
     fn warm_up(&mut self, policy: usize, load: Load, tape: &Path) -> Result<Warm> {
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
         let requests = match load {

@@ -8,7 +8,7 @@ use foretoken_spec::problem::{Problem, Result};
 /// Neighbouring requests of a workload, with new ids from 0.
 #[derive(Clone, Debug)]
 pub struct PieceRequests {
-    /// The id in the whole workload of the first of these requests.
+    /// The id that the first request of the piece (a live run and its repeat) has in the whole workload.
     pub first: u32,
     /// The requests of the piece as a workload. If arrivals are set, the first request arrives at time 0.
     pub workload: Workload,

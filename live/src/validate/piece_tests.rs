@@ -173,7 +173,8 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     }
     let text = render(&validation);
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
-    // The text states the rule, then which pieces (live runs with their repeats) count, then the compared numbers.
+    // The report states the rule by which pieces (live runs with their repeats) count, then how many count, then the
+    // numbers.
     let (rule, repeats, number) =
         (place("rule, stated before the runs: a piece counts when"), place("live against live: "), place("TPOT, mean"));
     assert!(rule < repeats && repeats < number && place("12 of 12 count") < number);

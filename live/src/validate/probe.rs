@@ -6,7 +6,7 @@ use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_m
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// A pass of fixed shape that every probe times.
+/// A pass of fixed shape that every probe times, to see the machine's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
     /// The model, target or draft, that runs the pass.
@@ -23,11 +23,12 @@ impl std::fmt::Display for Probed {
 }
 
 /// The result of a probe, which times a few passes of fixed shapes: the mean time of each pass. Samples that an
-/// interruption lengthened are left out, as in a profile. It is a mean and not a median, because a server's time is
-/// the sum of its pass times.
+/// interruption lengthened are left out, as in a profile. The time is a mean and not a median, because a server's time
+/// is the sum of its pass times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Mean seconds of each pass that the probe times, in the order of the probed passes.
+    /// Mean seconds of each pass that the probe times (to see the machine's speed), in the order of the list of probed
+    /// passes.
     pub seconds: Vec<f64>,
 }
 
@@ -125,7 +126,7 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     Ok(Probe { seconds: all.iter().map(|(_, seconds)| uninterrupted_mean(seconds)).collect() })
 }
 
-/// For each pass that the probes time: the list of its times in all probes, in seconds.
+/// For each pass of fixed shape that the probes time: the list of the pass's times in all probes, in seconds.
 pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>> {
     let mut times: Vec<Vec<f64>> = Vec::new();
     for probe in probes {
@@ -165,7 +166,8 @@ mod tests {
         let spread_of = |seconds: &[[f64; 2]]| spread(&probes(seconds)).map(|s| (s * 1e6).round() / 1e6);
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), Some(0.0));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.04, 2.0], [1.02, 2.2]]), Some(0.1));
-        // A change counts in both directions. It also counts if the machine returned to its earlier speed.
+        // A pass that becomes slower and a pass that becomes faster both count. A change counts even if the speed
+        // returns.
         assert_eq!(spread_of(&[[1.0, 2.0], [1.2, 2.0], [1.0, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.2, 2.0], [1.0, 2.0], [1.2, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0]]), None);
@@ -212,15 +214,15 @@ mod tests {
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
         assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
-        // The prefill pass that probes time has at most as many tokens as a pass may have, even if prompts are
-        // longer.
+        // The prefill pass that probes (timings of fixed passes) time has at most as many tokens as a pass may have,
+        // even if prompts are longer.
         let few = probed(&setup(), 3, 10, 5000);
         assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
         // With one request, the two decode passes have the same shape. A probe times this shape only once.
         assert_eq!(probed(&setup(), 1, 200, 150).len(), 4);
     }
 
-    /// A machine on which each pass takes 2 s. Its field counts the passes that it ran.
+    /// A machine on which each pass takes 2 s. The `u32` is the number of passes that the machine ran.
     struct Slow(u32);
 
     impl Passes for Slow {
@@ -265,7 +267,7 @@ mod tests {
         let found = timed(&mut machine, &all).unwrap();
         let off = found.seconds.iter().zip([1e-3, 1e-3, 1e-3, 1e-3, 1e-4]).map(|(s, expected)| s / expected - 1.0);
         assert!(off.clone().all(|off| off.abs() < 1e-9), "{found:?}");
-        // The number of passes that the machine ran includes the passes that probes do not count.
+        // The machine also ran the passes before each row of samples, whose times are discarded.
         assert!(machine.passes >= 5 * (2 + TIMES.0) && machine.passes <= 5 * 2 * TIMES.1, "{}", machine.passes);
     }
 }

@@ -109,8 +109,8 @@ fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     Some(PartialRun { tape: name.to_owned(), ended, requests, seconds, why })
 }
 
-/// The tapes of a piece (a live run and its repeat) that counts. A piece counts if it is finished and its probes
-/// (timings of fixed passes) show a steady machine. If there are no probes, every piece counts.
+/// The tapes of a piece (a live run and its repeat) that counts in the comparison. A piece counts if it is finished and
+/// its probes (timings of fixed passes) show a steady machine. If there are no probes, every piece counts.
 pub struct PieceTapes {
     /// Index of the piece (a live run and its repeat) in its cell (a policy at a load).
     pub index: usize,
@@ -118,17 +118,18 @@ pub struct PieceTapes {
     pub tapes: Vec<Tape>,
 }
 
-/// The tapes (logs of live runs) of a cell (a policy at a load), without the pieces that do not count for the
+/// The tapes (logs of live runs) of a cell (a policy at a load), without the pieces that are left out of the
 /// comparison.
 pub struct CellTapes {
-    /// The pieces (live runs with their repeats) that count and have at least one tape with a step.
+    /// The pieces (live runs with their repeats) that count in the comparison and have at least one tape with a step.
     pub pieces: Vec<PieceTapes>,
-    /// For each partial tape (log of a live run) of a piece that counts: how much of the run the tape has.
+    /// For each partial tape (log of a live run) of a piece that counts in the comparison: how much of the run the tape
+    /// has.
     pub parts: Vec<PartialRun>,
 }
 
-/// Reads the tapes (logs of live runs) of one cell (a policy at a load) after the other. It also reads the tapes of
-/// pieces that do not count, so that all damage is reported.
+/// Reads tapes (logs of live runs), one cell (a policy at a load) after the other. The reader also reads the tapes of
+/// pieces that are left out of the comparison, so that all damage is reported.
 pub struct TapeReader<'a> {
     /// Notes about tapes (logs of live runs) for the user, such as tapes without a step.
     pub notes: Vec<String>,
@@ -144,9 +145,9 @@ impl<'a> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
 
-    /// Reads the tapes (logs) of all pieces (live runs with their repeats) of one policy at one load. Returns the
-    /// tapes of the pieces that count, and says which of these tapes are partial. Tapes without a step are left out
-    /// with a note. Partial tapes of pieces that do not count only get a note.
+    /// Reads the tapes (logs) of all pieces (live runs with their repeats) of one policy at one load. Returns the tapes
+    /// of the pieces that count in the comparison, and says which of these tapes are partial. Tapes without a step are
+    /// left out with a note. Partial tapes of pieces that do not count only get a note.
     ///
     /// # Errors
     /// A tape is missing or damaged, or more than one tape has no end (a killed process leaves only one such tape).

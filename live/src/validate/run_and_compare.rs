@@ -28,7 +28,7 @@ use std::time::Instant;
 
 /// File name of the profile whose costs predict the runs.
 pub const PROFILE: &str = "profile.toml";
-/// File name of the profile that policies believed in the live runs: the first slice (the part measured before the
+/// File name of the profile by which policies decided in the live runs: the first slice (the part measured before the
 /// runs) of the profile. The file exists only if the validation measured the profile itself.
 pub const BELIEF: &str = "belief.toml";
 /// File names of the comparison: as JSON, as text, and as an HTML page.
@@ -202,9 +202,9 @@ struct Predicting {
 }
 
 impl Profiling<'_> {
-    /// Writes the file with the profile whose costs the policies believe, and returns the file's name. If a profile is
-    /// given, the file is a copy of the given profile. Otherwise this function measures the first part (slice) of the
-    /// profile, and the file has the costs fitted to this part.
+    /// Writes the file with the profile by whose costs the policies decide, and returns the file's name. If a profile
+    /// is given, the file is a copy of the given profile. Otherwise this function measures the first part (slice) of
+    /// the profile, and the file has the costs fitted to this part.
     fn write_belief(
         &mut self,
         machine: &mut dyn Timed,

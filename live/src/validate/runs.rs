@@ -25,19 +25,20 @@ pub struct RunEntry {
     pub seed: usize,
     /// Index of the policy in the plan.
     pub policy: usize,
-    /// How the requests of the cell's runs arrive.
+    /// How the requests of the runs of this cell (a policy at a load) arrive.
     pub load: Load,
     /// The pieces (live runs with their repeats), in the order in which they were made.
     pub pieces: Vec<Piece>,
 }
 
-/// A piece of a cell (a policy at a load): a part of the workload's requests, which is served twice (once by
-/// `foretoken live`), and the probes around these runs (timings of fixed passes, to see the machine's speed).
+/// A piece of a cell (a policy at a load): a part of the workload's requests, and the probes around its runs (timings
+/// of fixed passes, to see the machine's speed). `foretoken validate` serves the requests of a piece twice, `foretoken
+/// live` serves them once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
     /// The id in the whole workload of the first request that the piece's runs serve.
     pub first: u32,
-    /// File names of the piece's tapes: of the live run, then of its repeat.
+    /// File names of the piece's tapes (logs of live runs): of the live run, then of its repeat.
     pub tapes: Vec<String>,
     /// The probes of the machine's speed, before, between and after the runs. Empty if nothing is probed.
     pub probes: Vec<Probe>,
@@ -106,9 +107,9 @@ impl Runs {
 
     /// Whether a piece (a live run and its repeat) counts in the comparison. If there are no probes (timings of fixed
     /// passes), every piece counts. Otherwise a piece must have both runs and all probes; if not, it is
-    /// [`Unended`](Standing::Unended). For each pass of the probes, its longest time during the piece must be at most
-    /// `steady` (a share) longer than its shortest; if not, the piece is [`Changed`](Standing::Changed). The results
-    /// of the runs have no influence.
+    /// [`Unended`](Standing::Unended). For each pass of the probes, the pass's longest time during the piece must
+    /// exceed its shortest time by at most the share `steady`; if not, the piece is [`Changed`](Standing::Changed). The
+    /// results of the runs have no influence.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
             _ if self.probed.is_empty() => Standing::Counts,

@@ -56,12 +56,12 @@ pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape]
 /// The live run to simulate, and the costs that predict it.
 #[derive(Clone, Copy)]
 pub struct Replay<'a> {
-    /// The live run's engine settings and requests, and the costs that its policy believed.
+    /// The live run's engine settings and requests, and the costs by which its policy decided.
     pub setting: &'a Setting,
     /// The setting whose pass costs decide how long the passes of the simulation take. Nothing else of this setting is
-    /// used; the policy believes the costs of `setting`.
+    /// used; the policy decides by the costs of `setting`.
     pub costs: &'a Setting,
-    /// How many times longer than usual passes took on the machine during the live run.
+    /// The machine's pace during the live run: the factor by which passes took longer than usual.
     pub pace: &'a Pace,
     /// The head of the live run's tape (log): the facts known before its first step, such as its requests.
     pub head: &'a Head,
@@ -74,13 +74,14 @@ struct SimulatedRun {
     /// The steps, in the format of a live run's log (tape).
     steps: Vec<StepTrace>,
     /// The records of requests and steps. They are computed from the simulated steps in the same way as from the steps
-    /// of a live run's tape.
+    /// of a live run's tape (log).
     records: Records,
 }
 
 impl Replay<'_> {
-    /// Simulates the run with the acceptance source `acceptance`. A pass takes the time that the costs give, times the
-    /// machine's pace (how many times longer than usual passes took), times `slower`.
+    /// Simulates the run with the acceptance source `acceptance`. The time of a pass is the product of three numbers:
+    /// the time that the costs give, the machine's pace (the factor by which passes took longer than usual), and
+    /// `slower`.
     fn run(&self, acceptance: &dyn AcceptanceSource, slower: f64) -> SimulatedRun {
         let (setting, head) = (self.setting, self.head);
         let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);
@@ -160,8 +161,8 @@ impl Replay<'_> {
     }
 }
 
-/// The requests of a live run, read from the head of its tape. A tape does not have all fields of a request. The
-/// missing fields come from `own`, the experiment's workload: the run's request `i` is its request `first + i`.
+/// The requests of a live run, read from the head of its tape (log). A tape does not have all fields of a request. The
+/// missing fields come from `own`, the experiment's workload: the run's request `i` is request `first + i` of `own`.
 pub fn requests_of(head: &Head, own: &Workload, first: u32) -> Workload {
     let number = |i: usize| first as usize + i;
     let request = |i: usize| Request {

@@ -18,8 +18,8 @@ pub struct PredictedPasses {
     pub steps: Vec<StepTimes>,
 }
 
-/// Predicts the passes of these tapes (logs of live runs) with `costs`. Each tape comes with its pace: how many times
-/// longer than usual passes took during its run. `reads` says how the target's costs count the context of a
+/// Predicts the passes of these tapes (logs of live runs) with `costs`. Each tape comes with its pace: the factor by
+/// which passes took longer than usual during the run. `reads` says how the target's costs count the context of a
 /// verification pass.
 pub fn predict_passes<'a>(
     tapes: impl IntoIterator<Item = (&'a Tape, &'a Pace)>,
@@ -89,8 +89,8 @@ mod tests {
     use foretoken_sim::live::{Mark, MarkKind};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
 
-    /// A tape (the log of a live run) of one step with two draft passes of 10 µs each, and a verification pass over 3
-    /// tokens of 100 µs.
+    /// A tape (the log of a live run) of one step: two draft passes of 10 µs each, then a verification pass of 100 µs
+    /// over 3 tokens.
     fn tape() -> Tape {
         let mark = |kind, begin_us: u64, end_us: u64, batched| Mark {
             kind,

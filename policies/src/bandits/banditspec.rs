@@ -54,8 +54,7 @@ impl Default for Banditspec {
 }
 
 impl Banditspec {
-    /// The parameters of `banditspec-literal`. They are the defaults, except for the bonus, which is that of the
-    /// published code.
+    /// The settings of `banditspec-literal`: the defaults, but with the bonus of the published code.
     pub fn literal() -> Banditspec {
         Banditspec { bonus: Bonus::AllPulls, ..Banditspec::default() }
     }
@@ -145,8 +144,8 @@ impl Running {
     }
 
     /// The score of an arm (a draft length): the mean of its rewards (tokens per second) plus its bonus. Except with
-    /// `AllPulls` the mean is divided by the greatest reward so far. Returns infinity while the arm was not chosen yet;
-    /// with `AllPulls`, while no arm was.
+    /// `AllPulls` the mean is divided by the greatest reward so far. Returns infinity as long as the arm was never
+    /// pulled; with `AllPulls`, as long as no arm was ever pulled.
     fn score(&self, arm: usize, all_pulls: u64) -> f64 {
         let p = &self.params;
         let (k, t) = (self.arms.len() as f64, self.round as f64);

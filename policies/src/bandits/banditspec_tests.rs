@@ -1,5 +1,5 @@
-//! Tests of [`super`]: which draft lengths the bandit chooses, its scores computed by hand, and a second
-//! implementation.
+//! Tests of the policies `banditspec` and `banditspec-literal`: which draft lengths the bandit chooses, its scores
+//! computed by hand, and a comparison with a second implementation.
 
 use super::*;
 use crate::testing::{Batch, outcome};

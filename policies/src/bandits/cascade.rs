@@ -1,6 +1,6 @@
 //! `cascade-like`: tests draft lengths from 0 up, each for a few steps, until utility falls. Utility is the gain in
 //! tokens divided by the rise in cost, both against decoding without draft tokens. Then the tested length with the
-//! greatest utility runs for longer. This is length 0 if no length pays.
+//! greatest utility runs for longer; if no length pays, length 0 runs.
 //!
 //! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675).
 //! Test phases are short. Set phases, which run the best length, are long. Utility below 1 turns speculation off. Three

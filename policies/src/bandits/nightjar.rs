@@ -129,9 +129,9 @@ impl Running {
         &mut self.rewards[bucket * lengths..][..lengths]
     }
 
-    /// Moves the bucket of batch sizes number `bucket` on by one step. Its steps are cut into blocks, and blocks into
-    /// bins. At the start of a bin, a random draw from `luck` decides whether the bin explores, and with which draft
-    /// length.
+    /// Counts one more step for the bucket of batch sizes number `bucket`. The bucket's steps are cut into blocks, and
+    /// blocks into bins. At the start of a bin, a random draw from `luck` decides whether the bin explores, and with
+    /// which draft length.
     fn tick(&mut self, bucket: usize, luck: Luck) {
         let lengths = self.k_max + 1;
         let clock = &mut self.clocks[bucket];

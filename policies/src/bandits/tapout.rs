@@ -1,8 +1,10 @@
-//! `tapout-like`: a bandit over stopping rules. It learns which of several rules that need no tuning serves best.
+//! `tapout-like`: a bandit over stopping rules. A stopping rule decides when a request stops drafting. The bandit
+//! learns which of three rules, which need no tuning, brings the greatest reward.
 //!
 //! Source: the abstract of TapOut (arXiv 2511.02017) and a summary of it, which were all that could be read: UCB1 over
-//! stopping rules, one choice a round, with a reward that blends the accepted length and the acceptance rate. The rules
-//! here are presets of ours: a threshold on the confidence, SVIP and AdaEDL.
+//! stopping rules, one choice for each step with draft tokens, with a reward that blends the accepted length and the
+//! acceptance rate. The three rules here are the policies `threshold-hf`, `svip` and `adaedl` with their default
+//! settings.
 
 use crate::bandits::bandit::Mean;
 use crate::confidence::adaedl::Adaedl;

@@ -1,5 +1,5 @@
 //! `ucb-specstop-like`: a bandit over draft lengths. It learns the mean tokens and the mean time of a step separately.
-//! It takes the length with the greatest upper confidence bound of the ratio of the two.
+//! It takes the length with the greatest upper confidence bound of the ratio of mean tokens to mean time.
 //!
 //! Source: the abstract of "UCB-SpecStop" (arXiv 2606.20591), which was all that could be read. It says that throughput
 //! is a ratio of means, so the mean of each step's ratio is the wrong reward, and that the policy takes an upper

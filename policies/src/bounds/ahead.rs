@@ -1,9 +1,11 @@
-//! `one-step-ahead`: a bound that knows what `knows-confidences` knows, and weighs what its choice leaves behind for
-//! the next step: longer contexts, and tokens that the draft model has not processed.
+//! `one-step-ahead`: a bound, that is, a policy that knows more than a server can know. It knows what the bound
+//! `knows-confidences` knows: true costs, the acceptance law, and the confidences of the step before drafting. It also
+//! weighs what its choice leaves behind for the next step: longer contexts, and tokens that the draft model has not
+//! processed.
 //!
-//! It takes the lengths with the most expected worth over this step and the next one (`ahead_steps.rs`). The next
-//! step's confidences are not known, so the acceptance of its draft tokens is estimated from the outcomes so far. No
-//! request is expected to end or to begin in between, and no prompt to run.
+//! The bound takes the draft lengths with the most expected worth (tokens − price · seconds) over this step and the
+//! next one (`ahead_steps.rs`). The next step's confidences are not known, so the acceptance of its draft tokens is
+//! estimated from the outcomes so far. No request is expected to end or to begin in between, and no prompt to run.
 //!
 //! Source: docs/model.md 12 and 13.
 
@@ -78,7 +80,7 @@ struct Running {
     /// before it. `longest` entries a request.
     next: Vec<f64>,
     /// True if, so far in this run, the draft model has missed at least one token of a request. In engines that draft
-    /// at the end of a step it never misses any, and drafters without KV have none to miss.
+    /// at the end of a step, the draft model never misses a token. Drafters without KV have no tokens to miss.
     owes: bool,
     request_rate: RequestRate,
 }

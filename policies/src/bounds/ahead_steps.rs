@@ -50,7 +50,8 @@ impl Gain {
         Gain { tokens: factor * self.tokens, ps: factor * self.ps }
     }
 
-    /// The worth of these tokens and this time: tokens − price · time, where `price` is in tokens per picosecond.
+    /// The worth of this gain (expected tokens and the picoseconds that they take): tokens − price · time, where
+    /// `price` is in tokens per picosecond.
     fn worth(self, price: f64) -> f64 {
         self.tokens - price * self.ps
     }
@@ -95,8 +96,8 @@ pub(crate) struct TwoSteps {
     /// For each number of draft passes of this step, then for each request: the draft length with the most worth
     /// (tokens − price · time over both steps).
     lens: Vec<u32>,
-    /// For each number of draft passes of this step: the tokens and the time that the requests gain in the next step,
-    /// if this step runs the lengths in `lens`.
+    /// For each number of draft passes of this step: the tokens and the time that the requests add to the next step, if
+    /// this step runs the lengths in `lens`.
     next: Vec<Gain>,
     best: Vec<u32>,
 }
@@ -163,7 +164,8 @@ impl TwoSteps {
         let myopic = (|i: usize| expected.most(i), |i: usize, depth: u32| expected.survival(i, depth));
         self.frontier.best(batch, truth, Worth::Priced(price * 1e12), myopic, Some(&mut self.best));
         let table = |next_depth| Table { batch, truth, costs, price, owes, expected, next_depth };
-        // The lengths with the most worth in this step alone are the first choice for both steps.
+        // The first candidate for both steps has the lengths with the most worth (tokens − price · time) in this step
+        // alone.
         let alone = table(0);
         let next = self.best.iter().enumerate().map(|(i, &len)| alone.next(i)[len as usize]);
         let mut best = alone.whole(&self.best, next.fold(Gain::default(), Gain::plus));
@@ -198,7 +200,7 @@ struct Table<'a, E> {
 
 impl<E: Expected> Table<'_, E> {
     /// Fills `lens` and `next` for each number of draft passes of this step, 0 to `deepest`. `lens` gets each request's
-    /// length with the most worth over both steps. `next` gets the tokens and the time that the requests then gain in
+    /// length with the most worth over both steps. `next` gets the tokens and the time that the requests then add to
     /// the next step.
     fn choose(&self, deepest: u32, lens: &mut Vec<u32>, next: &mut Vec<Gain>) {
         let (n, passes) = (self.batch.len(), deepest as usize + 1);
@@ -228,7 +230,8 @@ impl<E: Expected> Table<'_, E> {
     }
 
     /// Tokens and time of both steps. This step drafts the lengths `lens` and takes its true time. The next step takes
-    /// its constant time plus `next`, which its requests gain and cost.
+    /// its constant time plus the time in `next`. `next` has the tokens and the time that the requests add to the next
+    /// step.
     fn whole(&self, lens: &[u32], next: Gain) -> Gain {
         let drafts = lens
             .iter()

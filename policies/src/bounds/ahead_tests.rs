@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the choice of draft lengths for two steps against exhaustive search, with costs written out a
-//! second time.
+//! Tests of the search for draft lengths that are best over two steps: against exhaustive search, with costs written
+//! out a second time.
 
 use super::*;
 use crate::Belief;

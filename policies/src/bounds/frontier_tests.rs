@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the enumeration of draft lengths against exhaustive search. Each draft token is worth between 0
-//! and 1 tokens.
+//! Tests of the enumeration of draft lengths (`frontier.rs`) against exhaustive search. Each draft token is worth
+//! between 0 and 1 tokens.
 
 use super::*;
 use crate::bounds::true_cost::step_time;
@@ -43,7 +43,8 @@ proptest! {
         };
         let chosen = tokens_and_time(&lens);
         prop_assert!((chosen.0 - best.tokens).abs() < 1e-9 && chosen.1 == best.time, "{chosen:?} {best:?}");
-        // The compared worths are the same sum in another order, so they may differ in their last bits.
+        // The policy and the test add up the same numbers in different orders, so two equal worths may differ in their
+        // last bits.
         let slack = 1e-9 * match worth { Worth::Ratio => chosen.0 * chosen.1 as f64, Worth::Priced(p) => chosen.0 + p * 1e-12 * chosen.1 as f64 };
         for other in all_vectors(view.limit) {
             prop_assert!(worth.compare(tokens_and_time(&other), chosen) <= slack, "{other:?} {:?} beats {lens:?} {chosen:?}", tokens_and_time(&other));

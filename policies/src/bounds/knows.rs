@@ -7,10 +7,10 @@
 //!   about earlier tokens: after a wrong token, confidences are as low as for wrong tokens.
 //! - `knows-lengths` also knows how many tokens each request has still to make, so that it drafts none beyond the end.
 //!
-//! An oracle that sees which draft tokens are right can do better than these bounds. The best fixed length in hindsight
-//! knows less. Survival, the probability that a token and all before it are accepted, is the exact posterior of the
-//! acceptance law (`posterior.rs`). The posterior also uses the confidences of the tokens that were drafted in earlier
-//! steps. The choice is exact if true pass times are linear (`frontier.rs`).
+//! An oracle that sees which draft tokens are right can do better than these bounds. `clairvoyant-static`, the best
+//! fixed length in hindsight, knows less. Survival, the probability that a token and all before it are accepted, is the
+//! exact posterior of the acceptance law (`posterior.rs`). The posterior also uses the confidences of the tokens that
+//! were drafted in earlier steps. The choice is exact if true pass times are linear (`frontier.rs`).
 //!
 //! Source: docs/model.md 12 and 13.
 
@@ -21,8 +21,8 @@ use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, OraclePolicy, RequestId, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
-/// What a bound knows about a step's draft tokens before the draft passes run. Each choice includes what the choice
-/// above it knows.
+/// What a bound knows about a step's draft tokens before the draft passes run. Each of the three choices includes the
+/// knowledge of the choice before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knowledge {

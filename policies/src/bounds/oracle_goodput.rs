@@ -9,7 +9,8 @@
 //! where run_i is the number of draft tokens that will be accepted. With a [price](OracleGoodput::price) of time, the
 //! oracle maximises tokens − price × seconds. This does better over a run with prompts in many steps.
 //!
-//! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.
+//! The [`Truth`] that an oracle sees leaves out the random noise of pass times, because no policy could know the noise
+//! before the step.
 
 use crate::bounds::frontier::Frontier;
 use crate::bounds::price::{Price, RequestRate, Worth, without_prompts};
@@ -119,8 +120,8 @@ impl Running {
     }
 
     /// Returns the draft length with the greatest worth (tokens a second, or tokens − price · seconds) if all requests
-    /// draft the same length, and the step's tokens and picoseconds with it. Each request drafts this length, or up to
-    /// its limit if that is less. On a tie the shorter length wins.
+    /// draft the same length, and the step's tokens and picoseconds with it. A request whose limit on draft tokens is
+    /// lower drafts up to its limit. On a tie the shorter length wins.
     fn best_common_length(&self, batch: &BatchView, truth: &Truth, worth: Worth) -> (u32, f64, u64) {
         let mut cost = TrueCost::undrafted(batch, truth);
         let mut tokens = batch.len() as f64;

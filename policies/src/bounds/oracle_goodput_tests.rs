@@ -1,4 +1,5 @@
-//! Tests of [`super`]: a draft length for each request, and one for the batch, against exhaustive search.
+//! Tests of the bound `oracle-goodput` against exhaustive search, with a draft length for each request and with one
+//! draft length for the batch.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 /// Overhead of every step, in picoseconds: 1.5 ms. It is large enough to change which draft lengths are best.
 const OVERHEAD: u64 = 1_500_000_000;
 
-/// The true time of a step with draft lengths `lens`, from the shapes of the passes that the executor would run.
+/// The true time of a step with draft lengths `lens`, from the sizes of the passes that the simulator would run.
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);
@@ -24,7 +25,7 @@ fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     }
 }
 
-/// The tokens (one bonus token a request included) and the time of a step with some choice of lengths.
+/// The tokens of a step with some choice of lengths, one bonus token for each request included, and the step's time.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     tokens: u64,

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the oracle's choice against all trees of small batches and depths.
+//! Tests of the bound `oracle-tree`: its choice against all trees, for small batches and trees of depth 2.
 
 use super::*;
 use crate::Belief;
@@ -63,7 +63,8 @@ fn draft_pass(batch: &BatchView, trees: &[&Choice], pass: u32) -> PassShape {
     shape
 }
 
-/// Tokens (one bonus token a request included) and picoseconds of a step with these trees.
+/// Tokens (one bonus token for each request included) and picoseconds of a step that drafts and verifies `trees`, one
+/// tree for each request.
 fn realised(batch: &BatchView, truth: &Truth, trees: &[&Choice]) -> (u64, u64) {
     let deepest = trees.iter().map(|t| t.tree.kept_depth()).max().unwrap_or(0);
     let kept: Vec<DraftTree> = trees.iter().map(|t| t.tree.clone()).collect();
@@ -77,7 +78,7 @@ fn realised(batch: &BatchView, truth: &Truth, trees: &[&Choice]) -> (u64, u64) {
 }
 
 /// For each request: the number of successive positions, from the first on, at which one of the `TOPK` best guesses is
-/// right; at most the request's limit.
+/// right; at most the request's limit on draft tokens.
 fn runs(batch: &Batch, ranks: &[Vec<u32>]) -> Vec<u32> {
     let run = |(&limit, ranks): (&u32, &Vec<u32>)| ranks.iter().take_while(|&&r| r <= TOPK).count().min(limit as usize);
     batch.limit.iter().zip(ranks).map(|pair| run(pair) as u32).collect()

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the predicted survival of draft tokens is calibrated for every acceptance source with a law
+//! Tests of `posterior.rs`: the predicted survival of draft tokens is calibrated for every acceptance source with a law
 //! (known probabilities of acceptance), and equals a sum over all cases of right and wrong draft tokens.
 
 use super::*;

@@ -17,14 +17,14 @@ pub enum Price {
     /// The step's best ratio of tokens to seconds: the policy takes the choice with the most tokens a second.
     #[default]
     Step,
-    /// This number times the most tokens a second that the batch's decode requests could make without the step's
-    /// prompts.
+    /// The price is this number times the most tokens a second that the batch's decode requests could make without the
+    /// step's prompts.
     Decode(f64),
-    /// This number times N·u, where N is the number of running and waiting requests, and u the tokens a second of one
-    /// request as observed so far.
+    /// The price is this number times N·u, where N is the number of running and waiting requests, and u the tokens a
+    /// second of one request as observed so far.
     System(f64),
-    /// This number times the number of decode requests in the step times u, the tokens a second of one request as
-    /// observed so far.
+    /// The price is this number times n·u, where n is the number of decode requests in the step, and u the tokens a
+    /// second of one request as observed so far.
     Batch(f64),
 }
 

@@ -36,7 +36,8 @@ impl Survivals {
                 // A request's last output token is the target's own, so a draft token for it would be of no use.
                 most = most.min(hidden.request(id).output_len.saturating_sub(batch.emitted[i] + 1));
             }
-            // Tokens beyond a request's limit are not drafted, so the bound may not use their confidences as evidence.
+            // Tokens beyond a request's limit on draft tokens are not drafted, so the bound may not use their
+            // confidences as evidence.
             let row = &mut self.survival[i * self.longest..][..most as usize];
             let confidences = knowledge >= Knowledge::Confidences;
             self.posteriors.survival(hidden, law, id, batch.emitted[i], confidences, row);

@@ -1,5 +1,6 @@
-//! Tests of [`super`]: a policy's decisions depend on a belief (an assumption about costs, confidences or rates)
-//! exactly if its `beliefs` name it, and a wrapper refuses policies without the belief.
+//! Tests of the wrappers `true-cost`, `true-calibration` and `true-rates`. A policy's decisions depend on a belief (an
+//! assumption about costs, confidences or rates) exactly if its `beliefs` name the belief. A wrapper refuses policies
+//! without the belief that it replaces.
 
 use super::*;
 use crate::shared::belief::Belief;
@@ -11,8 +12,8 @@ fn policy(json: &str) -> PolicySpec {
     serde_json::from_str(json).expect("a policy")
 }
 
-/// The policies that a server can run: no oracles, no policies that see hidden truth (what no server knows, such as
-/// true costs), and none that run the engine without a policy.
+/// The policies that a server can run. Left out are oracles, policies that see hidden truth (what no server knows, such
+/// as true costs), and settings that turn speculation off, such as `autoregressive`.
 fn servers() -> impl Iterator<Item = PolicySpec> {
     PolicySpec::all()
         .into_iter()

@@ -1,13 +1,13 @@
 //! The true time of a step, updated as draft tokens are added one by one. Bounds compare choices by this time. No other
-//! policy can, because it needs the hidden [`Truth`]. The shapes must equal the shapes of the passes that the executor
-//! runs ([`foretoken_sim::shape`]).
+//! policy can, because it needs the hidden [`Truth`]. The sizes of the passes that this module adds up must equal the
+//! sizes of the passes that the simulator runs ([`foretoken_sim::shape`]).
 
 use foretoken_sim::host::HostStep;
 use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
 
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
-/// The true time of a step whose draft tokens are all verified, as draft tokens are added one by one.
+/// The true time of a step. Draft tokens are added to the step one by one, and all of them are verified.
 #[derive(Clone, Copy)]
 pub(crate) struct TrueCost<'a> {
     batch: &'a BatchView<'a>,
@@ -28,7 +28,7 @@ pub(crate) struct TrueCost<'a> {
 }
 
 impl<'a> TrueCost<'a> {
-    /// The true time of the step if nothing is drafted. Goes through the requests of the batch once.
+    /// The true time of the step if nothing is drafted. Takes O(requests) time.
     pub fn undrafted(batch: &'a BatchView<'a>, truth: &'a Truth<'a>) -> TrueCost<'a> {
         let idle = shape::draft_idle_pass(batch);
         let verify = shape::plain_pass(batch);
@@ -198,7 +198,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The sizes of passes that are built up token by token equal the sizes of the executor's passes, and so do
+        /// The sizes of passes that are built up token by token equal the sizes of the simulator's passes, and so do
         /// their times.
         #[test]
         fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {

@@ -13,8 +13,8 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 
 /// Settings of the policy `adaedl`, which drafts while an entropy-based bound on the acceptance probability is high
-/// enough. The defaults are the published implementation's. Its longest draft length, 20 tokens, is its setting
-/// `max_spec_tokens`.
+/// enough. The defaults are from the published implementation. The longest draft length of 20 tokens is
+/// `max_spec_tokens` there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaedl {

@@ -12,8 +12,8 @@
 //! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min. The cap on k is the mean of the batch's lengths,
 //!   rounded up.
 //!
-//! A new request doubles its length on full acceptance until its history is full. The history then fixes the request's
-//! k_max and k_min.
+//! Until its history is full, a new request doubles its length k after each step in which at least k draft tokens were
+//! accepted. The history then fixes the request's k_max and k_min.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::slots::Slots;
@@ -206,8 +206,8 @@ impl Running {
     }
 
     /// Adds a step to the warm-up of the request with the slot `place` (its index into `states`). Stores the most draft
-    /// tokens accepted so far and sums the divergences `newest`. If all draft tokens were accepted, the length doubles,
-    /// up to `k_max`. Else it stays, but is at least `k_min`.
+    /// tokens accepted so far and sums the divergences `newest`. If at least as many tokens as the draft length were
+    /// accepted, the length doubles, up to `k_max`. Otherwise it stays, but is at least `k_min`.
     fn warm_up(&mut self, place: usize, accepted: u32, newest: impl Iterator<Item = f64>) {
         let state = &mut self.states[place];
         state.most_accepted = state.most_accepted.max(accepted);

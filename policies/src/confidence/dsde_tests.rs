@@ -1,5 +1,5 @@
-//! Tests of [`super`]: a request's warm-up, its shortest and longest draft length, its lengths and the batch's cap by
-//! hand, and a second implementation.
+//! Tests of the policy `dsde`: a request's warm-up, its shortest and longest draft length, its lengths and the batch's
+//! cap computed by hand, and a comparison with a second implementation.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, outcome};
@@ -19,7 +19,8 @@ const SMALL: Dsde = Dsde {
     batch_cap: true,
 };
 
-/// One verification of a request: (request, verified draft tokens, accepted draft tokens, divergences in nats).
+/// The verified draft tokens of one request in one step: (request id, verified draft tokens, accepted draft tokens,
+/// divergences in nats).
 type Round = (RequestId, u32, u32, Vec<f64>);
 
 fn feed(policy: &mut Running, rounds: &[Round]) {

@@ -3,9 +3,9 @@
 //! length may follow a heuristic, and the threshold tunes itself.
 //!
 //! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a and the defaults of its generation
-//! configuration (docs/model.md 5.1). transformers does this for one request at a time; here every request of a batch
-//! has its own candidate generator. The token below the threshold is verified too. `hf-heuristic` has the defaults of
-//! older releases: 5 tokens, "heuristic", no threshold.
+//! configuration (docs/model.md 5.1). transformers serves one request at a time; here every request of a batch has its
+//! own draft length and threshold. The token whose confidence is below the threshold is verified too. `hf-heuristic`
+//! has the defaults of older releases: 5 tokens, "heuristic", no threshold.
 
 use crate::confidence::roc::Samples;
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
@@ -22,8 +22,8 @@ pub enum Schedule {
     /// The draft length does not change.
     Constant,
     /// The draft length grows by two after a step in which all draft tokens of the request were accepted. After any
-    /// other step with draft tokens it falls by one, to at least 1. A new request starts from the length of the request
-    /// before.
+    /// other step with draft tokens it falls by one, to at least 1. A new request starts from the draft length of the
+    /// request whose outcome was observed last.
     Heuristic,
     /// The draft length changes as with `heuristic`, but every request starts from `num_assistant_tokens`.
     HeuristicTransient,

@@ -10,7 +10,7 @@
 /// A confidence threshold is tuned only from at least this number of samples (draft tokens that the target judged).
 const MIN_SAMPLES: u64 = 6;
 
-/// Most points of the ROC curve in a block; a larger block is split in two.
+/// Most points of the ROC curve in one block of neighbouring points; a larger block is split in two.
 const BLOCK: usize = 64;
 
 /// All samples (draft tokens that the target judged) with one confidence. They make one point of the ROC curve.

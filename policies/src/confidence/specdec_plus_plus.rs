@@ -3,8 +3,8 @@
 //! Source: SpecDec++ (arXiv 2405.19715): in a Markov decision process with constant costs the best rule stops when the
 //! probability of a rejection exceeds a threshold. The code is Kaffaljidhmah2/SpecDec_pp `hf_generation.py`. It
 //! multiplies the acceptance probabilities of the tokens before the newest one, because its acceptance head sees a
-//! token one pass after the token was drafted. It keeps the draft length within bounds. The repository's command has
-//! threshold 0.3 and bounds 2 and 20.
+//! token one pass after the token was drafted. The code also keeps the draft length within bounds. The repository's
+//! command has threshold 0.3 and bounds 2 and 20.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
@@ -12,8 +12,8 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Settings of the policy `specdec-plus-plus`, which drafts until some draft will probably be rejected. The defaults
-/// are the published repository's.
+/// Settings of the policy `specdec-plus-plus`, which drafts until some draft token will probably be rejected. The
+/// defaults are from the published repository.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpecdecPlusPlus {
@@ -132,8 +132,8 @@ impl SpecPolicy for Running {
         if self.rows.iter().all(|row| row.ended) { Continue::Stop } else { Continue::Yes }
     }
 
-    /// Verifies only the tokens that the rule would have drafted. This matters for a drafter that makes all tokens in
-    /// one pass and so cannot stop early.
+    /// Verifies only the tokens up to the one at which the stopping rule ends drafting. This matters for a drafter that
+    /// makes all tokens in one pass and so cannot stop early.
     fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
         self.take_in(drafts);
         for (verify, row) in drafts.verify_len.iter_mut().zip(&self.rows) {

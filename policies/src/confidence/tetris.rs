@@ -1,4 +1,4 @@
-//! `tetris`: drafts a few tokens more than can be verified, and verifies the best tokens of the whole batch.
+//! `tetris`: drafts a few tokens more than are verified, and verifies the likeliest draft tokens of the whole batch.
 //!
 //! Source: "TETRIS: Optimal Draft Token Selection for Batch Speculative Decoding" (arXiv 2502.15197) and its code,
 //! ZhaoxuanWu/Tetris `vllm/spec_decode/tetris.py` (docs/model.md 7.1). Every request drafts k + extra tokens. The k·B

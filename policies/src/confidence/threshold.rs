@@ -22,8 +22,8 @@ pub enum Scope {
     BatchMean,
 }
 
-/// The work that is saved when the threshold stops a request's draft tokens: drafting and verification, or verification
-/// alone.
+/// The work that is saved once a confidence below the threshold has ended a request's draft: drafting and verification
+/// of later tokens, or their verification alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
@@ -45,8 +45,8 @@ pub struct Threshold {
     pub keep_last: bool,
     /// Most draft tokens of a request in a step, 1 to 32.
     pub cap: u32,
-    /// The work that is saved when the threshold stops a request's draft tokens: drafting and verification, or
-    /// verification alone.
+    /// The work that is saved once a confidence below the threshold has ended a request's draft: drafting and
+    /// verification of later tokens, or their verification alone.
     pub cost: Cost,
 }
 

@@ -54,8 +54,9 @@ pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(
     check.that(KEY, drafts, || "drafts nothing at any batch size; use autoregressive".into())
 }
 
-/// Returns (first batch size, draft length) of each range of batch sizes in a checked schedule. The last range lies
-/// beyond the last bound and has length 0. Lengths below `floor` are raised to `floor`.
+/// Returns (first batch size, draft length) of each range of batch sizes in a checked schedule. The last range holds
+/// all batch sizes above the schedule's last bound, and its draft length is 0. Lengths below `floor` are raised to
+/// `floor`.
 pub(crate) fn ranges(schedule: &[(u32, u32)], floor: u32) -> Vec<(u32, u32)> {
     let starts = [1].into_iter().chain(schedule.iter().map(|s| s.0.saturating_add(1)));
     let lengths = schedule.iter().map(|s| s.1).chain([0]);

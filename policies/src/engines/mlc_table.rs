@@ -63,8 +63,8 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// The draft length by MLC-LLM's two rules (by running requests, and 0 if too many tokens), written as in its
-    /// source.
+    /// The draft length k for `running` requests by MLC-LLM's two rules, written as in its source: k comes from the
+    /// table of running requests, and k is 0 if running · (k + 1) exceeds `max_num_sequence`.
     fn plain(running: u32, max_num_sequence: u32) -> u32 {
         let k = match running {
             0..10 => 4,

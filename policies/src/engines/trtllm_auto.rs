@@ -1,8 +1,9 @@
 //! `trtllm-auto`: TensorRT-LLM's automatic choice for n-gram drafting. The draft length depends on the engine's largest
 //! batch. From 32 running requests on nothing is drafted.
 //!
-//! Source: NVIDIA/TensorRT-LLM `auto_heuristic.py` @7274a594. It drafts 5 tokens after a match of 3 tokens, if the
-//! largest batch is at most 4. Else it drafts 3 tokens after a match of 5 tokens. It is off from a batch of 32.
+//! Source: NVIDIA/TensorRT-LLM `auto_heuristic.py` @7274a594. The heuristic drafts 5 tokens after a match of 3 tokens,
+//! if the engine's largest batch is at most 4. Otherwise it drafts 3 tokens after a match of 5 tokens. From 32 requests
+//! on it drafts nothing.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};

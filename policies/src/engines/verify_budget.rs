@@ -1,6 +1,6 @@
-//! `verify-budget`: every request drafts N tokens. The target verifies round(B·M) tokens of a batch of B requests.
-//! These are the tokens that are most likely to be accepted together with all tokens before them. sfllm calls the
-//! setting "dNtM".
+//! `verify-budget`: every request drafts N tokens. The target verifies round(B·M) tokens of a batch of B requests; N
+//! and M are settings. The draft tokens to verify are those that are most likely to be accepted together with all
+//! tokens before them. sfllm calls the pair of settings "dNtM".
 //!
 //! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest token, which needs no
 //! draft token. Tokens are selected as in TETRIS, but here the number of verified tokens is a setting.
@@ -11,7 +11,7 @@ use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, Spe
 use serde::{Deserialize, Serialize};
 
 /// Settings of the policy `verify-budget`, which verifies a set number of the batch's likeliest draft tokens. The user
-/// sets both; the default is an example.
+/// sets the draft length and the number of verified tokens; the defaults, 4 and 3, are an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyBudget {

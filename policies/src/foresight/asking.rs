@@ -1,6 +1,6 @@
-//! After which draft passes the policy decides whether to draft on. Each decision costs a round trip to the host. In
-//! return, draft tokens that end where confidence is low may be worth more than a planned number of draft tokens. The
-//! policy measures while serving whether the decisions pay.
+//! The rule that chooses the draft passes after which the policy `foresight` decides whether to draft on. Each decision
+//! costs a round trip between GPU and host. In return, drafting can end where confidence is low, which may be worth
+//! more than drafting a planned number of tokens. The policy measures while serving whether the decisions pay.
 
 /// After which draft passes of a step the policy decides whether to draft on. Each decision costs a round trip to the
 /// host.
@@ -19,23 +19,23 @@ const CHOICES: [Asks; 3] = [Asks::Always, Asks::AtPlannedEnd, Asks::Never];
 /// Number of steps in which each of the `CHOICES` (decide after every draft pass, from the planned end on, or never) is
 /// tried before their worths are compared.
 const TRIALS: u32 = 16;
-/// In every `RETRY`-th step the policy tries one of the `CHOICES` of when to decide, whatever its measured worth. The
-/// choices take turns.
+/// In every `RETRY`-th step the policy tries one of the `CHOICES` of when to decide, even if that choice was measured
+/// to be worse. The choices take turns.
 const RETRY: u32 = 48;
-/// When a step is added to the mean worth of its choice (when to decide whether to draft on, one of `CHOICES`), the
-/// step has this weight, or 1/n if the choice has n steps so far and 1/n is more.
+/// The mean worth of each choice (one of `CHOICES`) is an exponential average over the steps with this choice. A new
+/// step has this weight, or 1/n if the choice has n steps so far, the new one included, and 1/n is greater.
 const WEIGHT: f64 = 0.03;
 /// If decisions after all draft passes would take at most this share of a step's time, the policy decides after every
 /// pass.
 const NEGLIGIBLE: f64 = 0.02;
 
-/// Measures what steps with each choice of [`Asks`] are worth (tokens minus the price of their time), and makes a
-/// choice for each step.
+/// Measures what steps with each choice of [`Asks`] are worth, and makes a choice for each step. A step is worth its
+/// tokens minus λ times its seconds, where λ is the price of time in tokens per second.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// For each of the `CHOICES` (when to decide whether to draft on): (a mean over the steps with this choice, their
-    /// number). The mean is of the step's worth (tokens minus the price of its time) minus the worth that was planned
-    /// before the step, in tokens per request.
+    /// For each of the `CHOICES` (when to decide whether to draft on): (mean over the steps with this choice, number of
+    /// these steps). The mean is of a step's measured worth minus the worth that was planned before the step, in tokens
+    /// per request. A step's worth is its tokens minus the price of its time.
     earned: [(f64, u32); 3],
     steps: u32,
     /// Index into `CHOICES` (when to decide whether to draft on): the choice for this step.

@@ -1,5 +1,5 @@
-//! The policy's estimates of what draft and target passes cost: times measured at start-up, by the number of batched
-//! tokens and by context. The times of real steps correct them slowly.
+//! The estimates of the policy `foresight` of what draft and target passes cost. They are times measured at start-up,
+//! by the number of batched tokens and by context. The times of real steps correct them slowly.
 
 use crate::definition::PolicyContext;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
@@ -59,16 +59,16 @@ impl Model {
 /// steps are multiplied by this factor.
 const KEEP: f64 = 0.99;
 
-/// The prompt tokens that the next step is expected to have, from the averages of past steps. There is one average for
-/// steps before which a prompt was unfinished or waiting, and one for all other steps.
+/// Predicts the prompt tokens of the next step by averages over past steps. One average is for steps before which a
+/// prompt was unfinished or waiting, and one for all other steps.
 #[derive(Default)]
 struct NextPrompts {
     /// True if a prompt was unfinished or waiting at the end of the last step, so that the next step will probably have
     /// prompt tokens.
     awaited: bool,
-    /// Sums over past steps, in two entries: for steps before which `awaited` was false, and for those where it was
-    /// true. Each entry is (weight of all steps, weight of the steps with prompts, weighted sum of their prompt
-    /// tokens).
+    /// Sums over past steps, in two entries: entry 0 for steps before which `awaited` was false, entry 1 for steps
+    /// before which it was true. Each entry is (weight of all steps, weight of the steps with prompts, weighted sum of
+    /// their prompt tokens).
     seen: [(f64, f64, f64); 2],
 }
 
@@ -132,8 +132,9 @@ fn smooth(times: &mut [f64]) {
     }
 }
 
-/// A step that has begun and whose outcome was not observed yet: the prompt tokens of its target pass, the (tokens,
-/// context) of the prompts in its draft pass, and the context of its target pass.
+/// A step that has begun and whose outcome was not observed yet. `prefill` is the number of prompt tokens of its target
+/// pass, `draft_prefill` the (prompt tokens, tokens of context) of its draft pass, and `context` the tokens of context
+/// of its target pass.
 struct Pending {
     step: u64,
     prefill: u64,
@@ -230,27 +231,29 @@ impl Costs {
         }
     }
 
-    /// Stores the first draft pass of this step after which the policy decides whether to draft on.
+    /// Stores `pass`, the number of the first draft pass of this step after which the policy decides whether to draft
+    /// on.
     pub fn asked_from(&mut self, pass: u32) {
         if let Some(pending) = self.pending.back_mut() {
             pending.first_asked = pass;
         }
     }
 
-    /// Estimated seconds that one decision between two draft passes takes.
+    /// Estimated seconds that the policy takes after a draft pass to decide whether to draft on.
     pub fn decision_s(&self) -> f64 {
         self.decision_s
     }
 
-    /// Mean seconds that a decode request adds to the target pass without draft tokens and prompts.
+    /// Mean seconds per decode request that the batch's decode requests add to the target pass, without draft tokens
+    /// and prompts, over a pass of one token.
     pub fn request_s(&self) -> f64 {
         let (n, context) = self.decodes;
         (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
     }
 
     /// Seconds of the target pass that verifies `drafts` tokens. If this step verifies them, the pass has this step's
-    /// prompts. If the next step verifies them, its prompts are not known. Then this is a mean of the time without
-    /// prompts and the time with the usual prompts. It is weighted by how often past steps had prompts.
+    /// prompts. If the next step verifies them, its prompts are not known. The result is then a mean of the time
+    /// without prompts and the time with the usual prompts, weighted by how often past steps had prompts.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);

@@ -5,15 +5,15 @@
 //! bound anyway, and one that is far behind misses it anyway. So a second costs a · Σ w/bound tokens more, with the
 //! setting `lateness` as a, and a [`weight`] w for each request of the batch.
 //!
-//! The tokens of these requests get no higher value. Requests that are close to their bound are mostly those whose
-//! draft tokens are rejected. What helps them is a shorter step, and not more draft tokens.
+//! The tokens of requests that are close to their bound get no higher value. Such requests are mostly requests whose
+//! draft tokens are rejected. A shorter step helps them more than further draft tokens.
 
 use crate::foresight::settings::Foresight;
 use crate::shared::slots::Slots;
 use foretoken_sim::{BatchView, RequestId, Time};
 
-/// The average time per token of a new request starts as if it had already made this number of tokens, each exactly in
-/// its TPOT bound.
+/// The average time per token of a new request starts as if the request had already made this number of tokens, each in
+/// exactly its TPOT bound.
 const PRIOR_TOKENS: f64 = 4.0;
 
 /// A request whose time per token differs from its TPOT bound by this share of the bound has the weight exp(−1/2) in
@@ -36,7 +36,8 @@ struct Start {
     emitted: u32,
 }
 
-/// Prices lateness (requests that are close to their TPOT bound) from the times at which requests began to decode.
+/// Computes the price of lateness: what a second costs more because requests are close to their TPOT bound. It uses the
+/// times at which the requests began to decode.
 pub(crate) struct Lateness {
     /// The setting `lateness`: the factor on the price of lateness (what a second costs more because requests may miss
     /// their TPOT bound); 0 for none.

@@ -35,7 +35,8 @@ pub(crate) struct Odds {
     /// them.
     memo: Memo,
     /// For each depth from 1: (weighted sum of the drafted tokens' chances of acceptance, sum of their weights).
-    /// Without confidences: (number of accepted draft tokens, number of draft tokens whose outcome was seen).
+    /// Without confidences: (number of accepted draft tokens, number of draft tokens whose outcome was seen), where
+    /// older steps weigh less.
     by_depth: Vec<(f64, f64)>,
     /// For each depth from 1: the chance that a draft token at this depth is accepted if all tokens before it are. It
     /// is the chance expected before the token is drafted.

@@ -99,8 +99,8 @@ struct Running {
     /// The price of step time, in tokens per second: a choice is worth its tokens − price · seconds. `None` if choices
     /// are compared by the step's own ratio of tokens to seconds.
     price: Option<f64>,
-    /// Seconds that the draft passes of this step take, as far as the policy has read them, and the number of these
-    /// passes.
+    /// Estimated seconds that the draft passes of this step took, and the number of these passes. Only passes that the
+    /// policy has already read count.
     draft_s: f64,
     passes: u32,
     /// For each request: the probability that all tokens drafted for it in this step so far are accepted.
@@ -154,8 +154,8 @@ impl Running {
         }
     }
 
-    /// The worth of drafting in a way that is expected to make `tokens` in `seconds`: tokens − price · seconds, or
-    /// tokens / seconds if there is no price.
+    /// The worth of a choice that is expected to make `tokens` tokens in `seconds` seconds: tokens − price · seconds,
+    /// or tokens / seconds if no price of time is set.
     fn worth(&self, tokens: f64, seconds: f64) -> f64 {
         match self.price {
             Some(price) => tokens - price * seconds,
@@ -277,8 +277,9 @@ impl Running {
         self.costs.asked_from(self.asks_from);
     }
 
-    /// Reads the draft passes that ran since the last call: the survival of their tokens (probability that a token and
-    /// all before it are accepted), their estimated seconds, and the seconds of the decisions after them.
+    /// Reads the draft passes that ran since the last call. Stores the survival of their tokens (probability that a
+    /// token and all before it are accepted), and adds the estimated seconds of the passes and of the decisions after
+    /// them.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         while self.passes < drafts.passes {
             self.passes += 1;
@@ -304,7 +305,7 @@ impl Running {
     }
 
     /// Chooses how many of the drafted tokens to verify: the number with the greatest worth (tokens minus the price of
-    /// time), where the likeliest tokens come first. Without the setting `trim`, all of them.
+    /// time), where the likeliest tokens come first. Without the setting `trim`, all drafted tokens are verified.
     fn verified(&self, n: usize) -> Verified {
         let draft_s = if self.passes > 0 { self.draft_s } else { self.costs.idle_s() };
         let mut best = Verified { worth: f64::NEG_INFINITY, ..Verified::default() };
@@ -332,15 +333,16 @@ struct Planned {
     seconds: f64,
 }
 
-/// The choice of drafted tokens to verify: their number, and the worth, the tokens and the seconds of a step that
-/// verifies them.
+/// The drafted tokens that the policy chose to verify: their number, and the worth, the expected tokens and the seconds
+/// of a step that verifies them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Verified {
     count: u64,
     worth: f64,
     tokens: f64,
     seconds: f64,
-    /// The least survival (probability that a token and all before it are accepted) among the verified tokens.
+    /// The draft tokens are sorted into buckets by survival (the probability that a token and all before it are
+    /// accepted). This is the lower edge of the lowest bucket whose tokens are verified.
     least: f64,
 }
 
@@ -390,7 +392,7 @@ impl SpecPolicy for Running {
                 self.going_on.push((i as u32, self.reach[i] * next));
             }
         }
-        // A token that is not worth the time of its own verification is not drafted.
+        // A token is not drafted if its expected survival is at most the price of the time in which it is verified.
         let m = self.going_on.len() as u64;
         let each = (self.costs.verify_s(now.count + m) - self.costs.verify_s(now.count)) / m.max(1) as f64;
         self.going_on.retain(|&(_, survives)| survives > price * each);

@@ -30,11 +30,12 @@ pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafter
     best
 }
 
-/// The backlog of prompts (whether requests wait because prompts fill the steps) is measured by averages over the steps
-/// with waiting requests. When a step is added, the weights of earlier steps are multiplied by this factor.
+/// The backlog of prompts (requests wait because prompts fill the steps) is measured by averages over the steps with
+/// waiting requests. When a step is added, the weights of earlier steps are multiplied by this factor.
 const KEEP: f64 = 0.95;
 
-/// A step is full if its tokens without draft tokens are at least this share of the token budget.
+/// A step counts as full if its prompt tokens and decode tokens, without draft tokens, are at least this share of the
+/// token budget.
 const FULL: f64 = 0.8;
 
 /// The backlog of prompts: whether requests wait because steps are full of prompts.
@@ -64,10 +65,10 @@ impl Backlog {
         }
     }
 
-    /// The price of a second in tokens. Without a backlog of prompts it is `decode`. With a backlog it rises, with the
-    /// share of full steps, from `decode` up to N / (n/g + N·m); it stays at `decode` if that value is lower. N counts
-    /// the running and waiting requests and n the decode requests. g is `decode`, and m is `request_s`, the time that
-    /// one request adds to a step.
+    /// The price of a second in tokens. Without a backlog of prompts it is `decode`. With a backlog it rises with the
+    /// share of full steps, from `decode` up to N / (n/g + N·m). It stays at `decode` if N / (n/g + N·m) is lower than
+    /// `decode`. N counts the running and waiting requests and n the decode requests. g is `decode`, and m is
+    /// `request_s`, the time that one request adds to a step.
     pub fn price(&self, batch: &BatchView, decode: f64, request_s: f64) -> f64 {
         if batch.num_waiting == 0 || self.full == 0.0 {
             return decode;

@@ -34,8 +34,8 @@ pub struct Foresight {
     /// For drafters that make all tokens in one pass: whether the draft length is chosen for the tokens that trimming
     /// will leave. If false, it is chosen as if all draft tokens were verified.
     pub expect_trim: bool,
-    /// Whether the policy measures if decisions between draft passes (whether to draft on) are worth their host time.
-    /// If they are not, it no longer decides there. If false, it always decides there.
+    /// Whether the policy measures if its decisions between draft passes (whether to draft on) are worth their host
+    /// time. If they are not, the policy no longer makes them. If this setting is false, the policy always makes them.
     pub weigh_asking: bool,
     /// Whether draft tokens whose verification costs more than they are expected to give are dropped before
     /// verification.
@@ -84,7 +84,8 @@ impl Default for Foresight {
 }
 
 impl Foresight {
-    /// Where the policy takes the costs of passes from, by the settings `profile`, `correction` and `expect_prompts`.
+    /// The settings `profile`, `correction` and `expect_prompts`, which say where the policy takes the costs of passes
+    /// from.
     pub(crate) fn costs(&self) -> Settings {
         let Foresight { profile, correction, expect_prompts, .. } = *self;
         Settings { profile, correction, expect_prompts }

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: choices of draft tokens computed by hand, what the policy learns, and what each on-off setting
-//! turns off.
+//! Tests of the policy `foresight`: choices of draft tokens computed by hand, what the policy learns, and what each
+//! on-off setting turns off.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, outcome};
@@ -47,9 +47,9 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
-/// A prompt in the step makes every choice of draft length slower by the same time. The price of a second does not
-/// change if it is the rate of the decodes alone. The step's own ratio of tokens to seconds falls, so a policy that
-/// takes this ratio as the price drafts more.
+/// A prompt in the step makes the step slower by the same time at every draft length. If the price of a second is the
+/// rate of the decodes alone, the prompt does not change it. The step's own ratio of tokens to seconds falls. So a
+/// policy that takes this ratio as the price drafts more.
 #[test]
 fn a_prompt_does_not_make_drafts_look_cheap() {
     let mut dear = CONTEXT;

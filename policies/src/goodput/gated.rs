@@ -5,8 +5,9 @@
 //! whole batch with the greatest (requests + Σ survival of the tokens up to depth g) / (verify time + draft time).
 //! Survival is the probability that a token and all before it are accepted. The budget gate starts from g and drops
 //! single tokens where that raises goodput. Of the requests' deepest tokens it drops the least likely first. A draft
-//! pass without tokens takes no time. A block drafter makes one pass for all tokens, so only the verified lengths
-//! differ: tokens are added while goodput rises. Prefill chunks in the step cost nothing in the estimate.
+//! pass without tokens takes no time. A block drafter makes one pass for all tokens, so the gates choose only the
+//! verified lengths: the budget gate adds tokens while goodput rises. Prefill chunks in the step cost nothing in the
+//! estimate.
 //!
 //! In inference-lab all confidences of a step are known before drafting. Here a confidence is known once its token is
 //! drafted, so a deeper token is assumed to be as confident as the request's newest token. The draft passes that have
@@ -31,8 +32,8 @@ pub struct Gated {
     /// Most draft tokens of a request in a step (`gamma`), 1 to 32. A value above the engine's `max_draft_len` is cut
     /// to it.
     pub gamma: u32,
-    /// True lets requests have different draft lengths (the budget gate); false gives all the same length (the
-    /// aggregate gate).
+    /// True lets requests have different draft lengths (the budget gate). False gives all requests the same draft
+    /// length (the aggregate gate).
     pub ragged: bool,
 }
 

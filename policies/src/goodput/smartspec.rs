@@ -21,14 +21,15 @@ use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, PassShape, S
 use serde::{Deserialize, Serialize};
 
 /// Settings of the policy `smartspec`, which takes the draft length with the best estimated goodput. The paper gives no
-/// window for the average; 0.7 and 0.85 are from its public code.
+/// window for the average of the acceptance rate. The defaults 0.7 (`initial_acceptance`) and 0.85 (`ema_keep`) are
+/// from its public code.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Smartspec {
     /// Acceptance rate, [0, 1], that is assumed until the first draft token was verified.
     pub initial_acceptance: f64,
     /// Weight, [0, 1], of the old average when a step updates the average acceptance rate. The rate of the new step has
-    /// the rest.
+    /// the weight 1 − `ema_keep`.
     pub ema_keep: f64,
     /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or those up to the
     /// first rejected one.
@@ -144,8 +145,8 @@ impl BestLength {
         }
     }
 
-    /// The draft length k with the most expected tokens per second, the smallest k on a tie. A request whose limit is
-    /// below k drafts up to its limit, also in the estimate. Stores the goodput of the chosen length.
+    /// The draft length k with the most expected tokens per second, the smallest k on a tie. A request whose limit on
+    /// draft tokens is below k drafts up to its limit, also in the estimate. Stores the goodput of the chosen length.
     fn best_length(&mut self, batch: &BatchView) -> u32 {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);

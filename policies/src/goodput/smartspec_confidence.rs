@@ -1,9 +1,9 @@
-//! `smartspec-confidence`: each request drafts while the draft is confident of its last token. Then the policy takes
-//! the verify length with the best estimated goodput. The estimate counts a token as accepted if its confidence is
-//! above the threshold.
+//! `smartspec-confidence`: each request drafts while the draft model is confident of the request's last draft token.
+//! Then the policy takes the verify length with the best estimated goodput. The estimate counts a token as accepted if
+//! its confidence is above the threshold.
 //!
-//! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows
-//! P + 1 steps (docs/model.md 3.1). The appendix has no value for the threshold T.
+//! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows P
+//! + 1 steps (docs/model.md 3.1). The appendix gives no value for the threshold T.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::Belief;
@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecConfidence {
-    /// T: a request drafts on while the confidence of its last token is above T, [0, 1). The paper has no value.
+    /// T: a request drafts on while the confidence of its last draft token is above T, [0, 1). The paper gives no value
+    /// for T.
     pub threshold: f64,
     /// P: most draft tokens of a request in a step, 1 to 32.
     pub cap: u32,
@@ -215,8 +216,8 @@ mod tests {
         // token, because the confidences of these tokens are not above T.
         let (drafted, _) = decide(params, BELIEF, [8, 8, 8]);
         assert_eq!(drafted, [4, 2, 1]);
-        // Every request with a limit above 0 drafts at least one token, because its confidence counts as 1 before the
-        // first token. A request stops at its limit.
+        // Every request whose limit on draft tokens is above 0 drafts at least one token, because its confidence counts
+        // as 1 before the first token. A request stops at its limit.
         assert_eq!(decide(params, BELIEF, [2, 0, 8]).0, [2, 0, 1]);
     }
 
@@ -226,12 +227,12 @@ mod tests {
         // Verifying is nearly free, so all draft tokens are verified, although at depth 2 only one of two tokens is
         // predicted to be accepted.
         assert_eq!(decide(params, BELIEF, [8, 8, 8]).1, [4, 2, 1]);
-        // A pass takes 4 ms a token and about 10 ms more. So the verify lengths 0 to 4 give 3/22, 5/34, 6/42, 7/46 and
-        // 8/50 tokens per ms. The dip at length 2 does not end the search.
+        // A step takes 4 ms for each verified token and about 10 ms more. So the verify lengths 0 to 4 give 3/22, 5/34,
+        // 6/42, 7/46 and 8/50 tokens per ms. The dip at length 2 does not end the search.
         let target = Coefficients { gamma_s: 4e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]).1, [4, 2, 1]);
-        // At 20 ms a token, the verify lengths 0 and 1 give 3/68 and 5/128 tokens per ms: verifying does not pay,
-        // although the tokens were drafted.
+        // If each verified token takes 20 ms, the verify lengths 0 and 1 give 3/68 and 5/128 tokens per ms. Verifying
+        // does not pay, although the tokens were drafted.
         let target = Coefficients { gamma_s: 20e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]), (vec![4, 2, 1], vec![0, 0, 0]));
     }

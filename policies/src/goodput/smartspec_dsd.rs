@@ -3,8 +3,8 @@
 //! that is no better than the one before.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`. The rule for n-gram proposals is from
-//! the earlier @647244ce (docs/model.md 3.3): always propose 8 tokens, none if the batch has more than 32 requests, and
-//! verify at most 7.
+//! the earlier commit @647244ce (docs/model.md 3.3): always propose 8 tokens, none if the batch has more than 32
+//! requests, and verify at most 7.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::Ladder;
@@ -136,8 +136,8 @@ struct Running {
     /// length; with n-gram proposals it is the verify length.
     wait: u32,
     length: u32,
-    /// Estimated goodput of this step's decision, in tokens per second; for draft length 0 times `zero_handicap`.
-    /// `None` if the step did not decide or no length was feasible.
+    /// Estimated goodput of the length that this step chose, in tokens per second; multiplied by `zero_handicap` if
+    /// draft length 0 was chosen. `None` if the step chose no length or no length was feasible.
     goodput: Option<f64>,
     depths: Depths,
     /// For each number v of n-gram proposals, from 0: the step time in seconds by the policy's linear belief (its cost
@@ -178,8 +178,8 @@ impl Running {
         decides
     }
 
-    /// True if with `k` draft tokens a request the batch's KV tokens times `kv_margin` exceed `kv_tokens`. False if
-    /// `kv_tokens` is 0.
+    /// True if the batch's KV tokens, with `k` draft tokens for each request, times `kv_margin` exceed `kv_tokens`.
+    /// False if `kv_tokens` is 0.
     fn infeasible(&self, batch: &BatchView, k: u32) -> bool {
         let average = batch.context_sum / batch.len() as u64;
         let tokens = batch.len() as f64 * (average + u64::from(k) + 1) as f64;

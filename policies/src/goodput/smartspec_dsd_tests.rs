@@ -1,5 +1,5 @@
-//! Tests of [`super`]: each rule of the authors' vLLM branch by hand, and the search for the best draft length against
-//! a direct implementation.
+//! Tests of the policy `smartspec-dsd`: each rule of the authors' vLLM branch against results computed by hand, and the
+//! search for the best draft length against a direct implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;

@@ -71,7 +71,7 @@ fn every_preset_serves_every_request_and_beats_no_speculation() {
     }
 }
 
-/// No draft token is accepted. The policy then stops drafting, and the draft model no longer prefills new requests.
+/// If no draft token is accepted, `smartspec` stops drafting, and the draft model no longer prefills new requests.
 #[test]
 fn hopeless_drafts_are_not_prepared_for() {
     let workload = workload(200);
@@ -97,8 +97,8 @@ fn the_expected_length_of_trees_is_what_comes_out() {
     let params = SmartspecMedusa { initial_acceptance: 0.5, ema_keep: 1.0, ..SmartspecMedusa::default() };
     let workload: Workload = (0..30).map(|i| Request::new(Time::from_s(100.0 * i as f64), 100, 400)).collect();
     let run = run(&PolicySpec::SmartspecMedusa(params), belief, Version::V0_33, &workload, 0.5);
-    // Each request runs alone and acceptance rates are not learnt, so the tree is the same in every step. `rounds`
-    // counts each step of each request.
+    // Each request runs alone and acceptance rates are not learnt, so the tree is the same in every step. `rounds` is
+    // the number of steps, summed over the requests.
     let rounds = run.totals.rounds() as f64;
     let tokens = run.totals.verified as f64 / rounds;
     let widths = [3u32, 3, 3];

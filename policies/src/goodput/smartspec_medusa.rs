@@ -271,8 +271,8 @@ impl Running {
 
     /// An upper bound of the goodput (tokens per second) of all trees that extend `tree`. The bound on tokens assumes
     /// two things: every further head has the greatest width that the tokens left allow for the next head, and all
-    /// requests that verify `tree` also verify the larger tree. The bound on time assumes that only the requests that
-    /// may verify any tree verify one token of the next head below each token of the last level.
+    /// requests that verify `tree` also verify the larger tree. The bound on time assumes one more token below each
+    /// token of the last level, for the requests that may verify `most` tokens, and nothing more.
     fn bound(&self, tree: &Tree) -> f64 {
         let widest = ((self.most - tree.tokens) / tree.last).min(self.params.max_topk);
         if widest == 0 {

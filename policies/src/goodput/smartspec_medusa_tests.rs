@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the corrected formula of the expected tokens, the costs, and the search for the best tree
-//! against exhaustive search over real trees.
+//! Tests of the policy `smartspec-medusa`: the corrected formula of the expected tokens, the costs, and the search for
+//! the best tree against exhaustive search over real trees.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, any_batch, any_belief, close};
@@ -15,7 +15,7 @@ fn policy(params: SmartspecMedusa, belief: Belief, alpha: &[f64]) -> Running {
     p
 }
 
-/// The tree that an executor grows with these widths, the numbers of tokens below each node by depth.
+/// The draft tree that the simulator grows with these `widths`: the number of tokens below each node, by depth.
 fn grown(widths: &[u32]) -> DraftTree {
     let mut tree = DraftTree::default();
     let growth = Growth::Expansion(widths.into());
@@ -48,8 +48,9 @@ fn expected(alpha: &[f64], widths: &[u32]) -> f64 {
     1.0 + (1..=widths.len()).map(|i| (0..i).map(s).product::<f64>()).sum::<f64>()
 }
 
-/// The same as [`expected`] (tokens of a request in a step), computed as a mean over the accepted length: Σ_{i=0..h}
-/// (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j. s_j is the probability that one token of head j is accepted; s_{h+1} is 0.
+/// The same number as [`expected`] (the expected tokens of a request in a step), computed as a mean over the accepted
+/// length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j. s_j is the probability that one token of head j is accepted;
+/// s_{h+1} is 0.
 fn expected_by_length(alpha: &[f64], widths: &[u32]) -> f64 {
     let h = widths.len();
     let s = |j: usize| if j < h { 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32) } else { 0.0 };

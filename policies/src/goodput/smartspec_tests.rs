@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the draft length by hand, the example values of docs/model.md 10, and brute force over all
-//! lengths.
+//! Tests of the policy `smartspec`: draft lengths computed by hand, the example values of docs/model.md 10, and brute
+//! force over all draft lengths.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;
@@ -22,8 +22,8 @@ fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch)
     Coefficients { alpha_s, gamma_s, delta_s: pass_s - gamma_s * batch.context.len() as f64 }
 }
 
-/// docs/model.md 10: if a pass reads the context once, longer contexts mean longer draft lengths. If it reads the
-/// context for each draft token, they mean shorter ones.
+/// docs/model.md 10: if a pass reads the context once, longer contexts mean longer draft lengths. If the pass reads the
+/// context once for each verified position, longer contexts mean shorter draft lengths.
 #[test]
 fn context_sign() {
     for (reads, best) in [(ContextReads::Once, [5, 5, 5, 5, 6]), (ContextReads::PerPosition, [5, 4, 3, 1, 0])] {
@@ -136,7 +136,8 @@ fn prompt_lookup_counts_the_matched_requests_only() {
     assert_eq!((made.draft_len[1], made.draft_len[3], made.draft_len[0]), (0, 0, made.draft_len[2]));
 }
 
-/// A last request with a long context takes more time than its tokens are worth, so it is left out.
+/// `smartspec-joint` leaves out the last request of the batch if its context is so long that it takes more time than
+/// its tokens are worth.
 #[test]
 fn the_joint_choice_leaves_a_dear_tail_out() {
     let mut p = BestLength::new(Smartspec::joint(), &CONTEXT);
@@ -144,15 +145,16 @@ fn the_joint_choice_leaves_a_dear_tail_out() {
     assert_eq!(p.max_batch(&near.view()), Some(4));
     let far = Batch::new(&[500, 500, 500, 200_000], &[8; 4]);
     assert_eq!(p.max_batch(&far.view()), Some(3));
-    // The same request at the head of the batch cannot be left out, because only prefixes of the batch are tried.
+    // A request with 200,000 tokens of context at the head of the batch cannot be left out, because only prefixes of
+    // the batch are tried.
     let head = Batch::new(&[200_000, 500, 500, 500], &[8; 4]);
     assert_eq!(p.max_batch(&head.view()), Some(4));
     let mut run = Run::of(&Smartspec::joint(), &CONTEXT);
     assert_eq!(run.step(&far, |_, _| 1.0, &[0; 4]).draft_len.len(), 3);
 }
 
-/// Alg. 1 line 4 as printed multiplies by n twice. If only k is chosen, this changes nothing; if a prefix of the batch
-/// is chosen too, it favours large prefixes.
+/// Alg. 1 line 4 of SmartSpec as printed multiplies by n, the number of requests, twice. If only the draft length k is
+/// chosen, this changes nothing. If a prefix of the batch is chosen too, it favours large prefixes.
 #[test]
 fn the_printed_erratum_would_change_the_joint_choice() {
     let far = Batch::new(&[500, 500, 500, 60_000], &[8; 4]);

@@ -1,5 +1,5 @@
-//! The step times by which `turbospec-v1` decides: the branch's formula, with its published coefficients or with the
-//! coefficients of a linear belief.
+//! The step times by which `turbospec-v1` decides: the formula of the authors' vLLM branch, with its published
+//! coefficients or with the coefficients of a linear belief (the policy's own cost estimate).
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md
 //! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a step without draft tokens gets no slower with
@@ -77,7 +77,7 @@ impl TargetCost {
 pub(crate) enum DraftCost {
     /// n-gram matches: drafting takes this share of the target's time.
     Share(f64),
-    /// The published EAGLE draft model of the 8B model, with the published coefficients of its time.
+    /// The published EAGLE draft model for Llama-3.1-8B, with the published coefficients of its pass time.
     Eagle,
     /// The draft model, at the linear costs of the policy's belief (its cost estimate).
     Belief(Belief),
@@ -115,7 +115,8 @@ impl DraftCost {
     }
 }
 
-/// The size of a step before drafting: the requests and tokens on which the branch's formula of the step time depends.
+/// The size of a step before drafting: the numbers of requests and tokens from which the formula of TurboSpec's vLLM
+/// branch computes the step time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     /// B: number of scheduled requests, prefilling ones included.

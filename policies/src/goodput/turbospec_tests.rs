@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the published table of best draft lengths, which steps decide, and the search against a second
-//! implementation.
+//! Tests of the policy `turbospec-v1`: the published table of best draft lengths, which steps decide, and the search
+//! against a second implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;

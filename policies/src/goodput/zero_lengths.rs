@@ -7,8 +7,8 @@
 
 use foretoken_sim::Drafting;
 
-/// Counts how often a policy chose draft length 0. Steps in which no request could draft do not count, because they had
-/// no choice.
+/// Counts how often a policy chose draft length 0. Steps in which no request could draft do not count, because they
+/// leave the policy no choice.
 pub(crate) struct ZeroLengths {
     /// Number of steps in a row with draft length 0 after which the run warns that the policy no longer drafts.
     absorbing_steps: u64,
@@ -23,7 +23,8 @@ pub(crate) struct ZeroLengths {
 }
 
 impl ZeroLengths {
-    /// With parallel drafting no prefill is skipped, because prompt lookup and draft heads have no prefill.
+    /// Starts with no counted step. With parallel drafting no prefill is ever skipped, because prompt lookup and draft
+    /// heads have no prefill.
     pub(crate) fn new(absorbing_steps: u64, skip_above: f64, drafting: Drafting) -> ZeroLengths {
         let skip_above = if drafting == Drafting::Parallel { 1.0 } else { skip_above };
         ZeroLengths { absorbing_steps, skip_above, steps: 0, zeroes: 0, streak: 0, longest_streak: 0, skipped: 0 }

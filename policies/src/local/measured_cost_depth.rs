@@ -28,9 +28,9 @@ const PRIOR_ROW_MS: f64 = 7.0;
 /// The policy changes to another draft length if the other length's score (expected tokens per millisecond) is better
 /// by more than this share.
 const MARGIN: f64 = 0.03;
-/// A probe is a few steps with another draft length. The constants: steps of a probe, the share of the time that probes
-/// of rivals may take, and the share by which a rival's score may be lower. A rival is the best length other than the
-/// present one.
+/// A probe is a few steps with another draft length. `PROBE_ROUNDS` is its number of steps, and `PROBE_SHARE` the share
+/// of the time that probes of the rival, the best other length, may take. The rival is probed only if its score is at
+/// most `RIVAL_BEHIND` (a share) below the score of the present length.
 const PROBE_ROUNDS: u32 = 4;
 const PROBE_SHARE: f64 = 0.15;
 const RIVAL_BEHIND: f64 = 0.15;
@@ -247,7 +247,8 @@ impl SpecPolicy for DepthController {
 
     fn observe(&mut self, outcome: &StepOutcome) {
         for (&accepted, &verified) in outcome.accepted.iter().zip(outcome.verified) {
-            // Whether the draft token is right is known at the positions up to and including the first rejected one.
+            // At positions up to and including the first rejected draft token, it is known whether the draft token was
+            // right.
             for (position, rate) in self.rate.iter_mut().enumerate().take(verified.min(accepted + 1) as usize) {
                 let hit = if position < accepted as usize { 1.0 } else { 0.0 };
                 *rate += RATE_WEIGHT * (hit - *rate);

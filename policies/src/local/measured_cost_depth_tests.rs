@@ -1,5 +1,5 @@
-//! Tests of [`super`], by hand: average times of draft lengths, the line through them, the warm-up, and when the policy
-//! changes or tries a length.
+//! Tests of the policy `measured-cost-depth` against results computed by hand: average times of draft lengths, the line
+//! through these times, the warm-up, and when the policy changes or tries a length.
 
 use super::*;
 use crate::testing::{close, outcome};
@@ -95,8 +95,8 @@ fn close_rivals_are_probed_every_second_and_the_stalest_every_five() {
     let ms = |d: usize| [16.0, 20.0, 43.52][d - 1];
     assert_eq!(rounds(&mut depths, 3, ms), [3, 2, 1]);
     assert_eq!(depths.current, 1);
-    // 63 steps of 16 ms are the first to exceed 1000 ms. Then four steps try the rival, the best other length, and so
-    // on.
+    // The clock is above 1000 ms for the first time after 63 steps of 16 ms. Then four steps try length 2, the rival,
+    // and the policy returns to length 1.
     let made = rounds(&mut depths, 63 + 4 + 1, ms);
     assert!(made[..63].iter().all(|&d| d == 1) && made[63..67] == [2; 4] && made[67] == 1, "{made:?}");
     // Length 3 was measured longest ago. It is tried in a probe (a few steps with another length) when 5 s have passed

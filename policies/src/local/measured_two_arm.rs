@@ -15,7 +15,7 @@ const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;
 
 /// Settings of the policy `measured-two-arm`, which tries two draft lengths and holds the one with more tokens per
-/// second. The user sets the lengths; the rest are mlxcel's values.
+/// second. The user sets the two lengths; the defaults of the other settings are mlxcel's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasuredTwoArm {

@@ -1,5 +1,5 @@
-//! Tests of [`super`] on examples computed by hand: the warm-up, adopting the other draft length, ending its trial
-//! early, and waiting for the next trial.
+//! Tests of the policy `measured-two-arm` on examples computed by hand: the warm-up, adopting the other draft length,
+//! ending its trial early, and waiting for the next trial.
 
 use super::*;
 use crate::testing::outcome;

@@ -1,6 +1,6 @@
-//! `mlx-vlm-expand`: a request has two draft lengths. After 8 steps with the shorter length it drafts the longer one,
-//! while in at least 65 % of its last 32 steps at least as many tokens were accepted as the shorter length has
-//! (`least_share`).
+//! `mlx-vlm-expand`: a request has two draft lengths. After its first 8 steps, it drafts the longer length while at
+//! least 65 % (`least_share`) of its last 32 steps were successful. A step is successful if at least as many tokens
+//! were accepted as the shorter length has.
 //!
 //! Source: mlx-vlm's `_effective_mtp_block_size`, which lablup/mlxcel keeps beside its own rule (PR #1295, 2026-08-22).
 //! The rule uses no times. mlxcel's issue #1207 reports a load where the share is 58.5 %. This is below 65 %, so
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 const WINDOW: u32 = u32::BITS;
 
 /// Settings of the policy `mlx-vlm-expand`, in which a request changes from a shorter to a longer draft length if its
-/// draft tokens are accepted. The user sets the lengths; the rest are mlx-vlm's values.
+/// draft tokens are accepted. The user sets the two lengths; the defaults of the other settings are mlx-vlm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlxVlmExpand {

@@ -1,4 +1,4 @@
-//! `autoregressive`: no speculation; the plain engine without a drafter (invariant 7). It is the baseline of every
+//! `autoregressive`: no speculation; the plain engine without a drafter (INVARIANTS.md, 7). It is the baseline of every
 //! comparison.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};

@@ -1,5 +1,5 @@
-//! Compares [`super`] with recorded decisions of SGLang's DSpark planner: in which steps it limits the draft tokens to
-//! verify, which draft tokens are verified, and the estimated tokens per second.
+//! Compares the policy `dspark` with recorded decisions of SGLang's DSpark planner: in which steps it limits the draft
+//! tokens to verify, which draft tokens are verified, and the estimated tokens per second.
 
 use super::*;
 use crate::recorded::{draw, histories, near};

@@ -18,7 +18,7 @@ const RING: u64 = 2;
 /// Holds the confidences of the draft tokens of the last steps until they reach the host.
 pub(crate) struct Relay {
     /// True if the scheduler overlaps with the device, so that a ring buffer brings confidences to the host two rounds
-    /// late. If false, the present confidences go straight into the second ring, the carry.
+    /// (steps with draft tokens) late. If false, the present confidences go straight into the second ring, the carry.
     overlap: bool,
     width: usize,
     /// Number of rows of each request's second ring of confidences, the carry: the number of steps by which the lag
@@ -30,7 +30,7 @@ pub(crate) struct Relay {
     /// Number of steps so far for which the number of draft tokens to verify was computed.
     budgets: usize,
     /// For each request, by its slot (its index in these vectors): the rounds in which the two rows of its first ring
-    /// of confidences were recorded; `u64::MAX` for an empty row.
+    /// of confidences were recorded; `u64::MAX` for an empty row. A round is a step with draft tokens.
     recorded: Vec<[u64; 2]>,
     /// For each request, by its slot (its index in these vectors), and each row of the carry (the request's second ring
     /// of confidences): true if the row has confidences.
@@ -41,8 +41,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// A relay for up to `width` draft tokens per request and step, whose confidences arrive `lag` steps late, but at
-    /// least 1 and with overlap at least 2.
+    /// Creates a relay for up to `width` draft tokens per request and step, whose confidences arrive `lag` steps late.
+    /// A smaller `lag` counts as 1, or as 2 if scheduling is overlapped (`overlap`).
     pub(crate) fn new(lag: u32, overlap: bool, width: u32) -> Relay {
         let ring = if overlap { RING as u32 } else { 0 };
         Relay {
@@ -97,14 +97,14 @@ impl Relay {
         }
     }
 
-    /// Counts one computed verify budget. Call it once this round's budget is computed, after [`late`](Relay::late) was
-    /// called for all requests of the round.
+    /// Counts one computed verify budget (the number of draft tokens to verify). Call it when this step's budget is
+    /// computed, after [`late`](Relay::late) was called for all requests of the step.
     pub(crate) fn budget_computed(&mut self) {
         self.budgets += 1;
     }
 
-    /// Records the confidences of a request's draft tokens in this round, so that they reach the host later. Tokens
-    /// that were not drafted get 1.
+    /// Records the confidences of a request's draft tokens in this step, so that they reach the host later. Tokens that
+    /// were not drafted get 1.
     pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
         let place = self.place(id);
         let recorded = &mut self.recorded[place];

@@ -184,8 +184,8 @@ mod tests {
         let target = |n: f64, tokens: f64| 8e-3 + 40e-6 * tokens + 1e-7 * n * 2048.0;
         let step_s = drafting(2.0) + target(2.0, 8.0);
         assert!(close(table.rate(1.0, 2, 8), 1.0 / step_s) && close(table.rate(1.0, 2, 11), 1.0 / step_s));
-        // The table `Additive` adds up the same two parts: drafting by number of requests, and the target pass by
-        // number of tokens.
+        // The table `Additive` adds up the two parts of a step's time: drafting by number of requests, and the target
+        // pass by number of tokens.
         let table = CostTable::build(SpsTable::Additive, &CONTEXT, 3, 2048);
         assert!(close(table.rate(3.0, 4, 8), 3.0 / (drafting(4.0) + target(2.0, 8.0))));
         let between = (target(2.0, 8.0) + target(3.0, 12.0)) / 2.0;

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the verified draft tokens against enumeration of all choices, the lag of the confidences, the
-//! padding to graph sizes, and the refusal of a flat table.
+//! Tests of the policy `dspark`: the verified draft tokens against enumeration of all choices, the lag of the
+//! confidences, the padding to graph sizes, and the refusal of a flat table.
 
 use super::*;
 use crate::definition::Told;

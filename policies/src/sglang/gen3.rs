@@ -227,8 +227,8 @@ impl Rule {
     }
 }
 
-/// The average number of accepted draft tokens of a slot (a range of batch sizes), and its present draft length. They
-/// do not change while batches of other slots run.
+/// The average number of accepted draft tokens of a slot (a range of batch sizes), and the slot's present draft length.
+/// The average and the length do not change while batches of other slots run.
 struct SlotState {
     rule: Rule,
     candidates: Vec<u32>,
@@ -291,9 +291,9 @@ impl SlotState {
         self.now = now;
     }
 
-    /// Moves a slot (a range of batch sizes) at draft length 0 to its next candidate length. At length 0 there are no
-    /// accepted draft tokens to decide by, so each decision does this. A slot that never drafted has a negative
-    /// average. The average is then set to that candidate − 1.
+    /// Moves a slot (a range of batch sizes) from draft length 0 to its next candidate length. At length 0 there are no
+    /// accepted draft tokens to decide by, so every decision moves the length. A slot that never drafted has a negative
+    /// average, which is then set to the new length − 1.
     fn probe(&mut self) {
         self.now = (self.now + 1).min(self.candidates.len() - 1);
         if self.steps() > 0 && self.ema < 0.0 {

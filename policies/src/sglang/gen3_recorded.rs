@@ -1,5 +1,5 @@
-//! Compares [`super`] with recorded decisions of SGLang's `AdaptiveSpeculativeParams`: the draft length of every batch,
-//! and the averages.
+//! Compares the policy `sglang-gen3` with recorded decisions of SGLang's `AdaptiveSpeculativeParams`: the draft length
+//! of every batch, and the average numbers of accepted draft tokens.
 
 use super::*;
 use crate::recorded::{draw, histories, near};
@@ -25,7 +25,7 @@ struct History {
     averages: Vec<Vec<f64>>,
 }
 
-/// Parses the policy's settings in a recorded history as a user's `adaptive_spec.json` is parsed.
+/// Parses the settings of a recorded run of SGLang's policy in the same way as a user's `adaptive_spec.json`.
 fn settings(h: &History) -> SglangGen3 {
     let read = h.file.as_ref().map(|file| from_sglang_json(&file.to_string()).expect("a file that SGLang takes"));
     let settings = match read {

@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the rules by hand, and the whole policy against a second implementation of SGLang's code.
+//! Tests of the policy `sglang-gen3`: its rules against results computed by hand, and the whole policy against a second
+//! implementation of SGLang's code.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, outcome};
@@ -122,8 +123,8 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
     // The ceiling (1.5 times the average accepted length, rounded up) cuts draft length 7 to ceil(1.5 x 2) = 3 and to
     // ceil(1.5 x 0.2) = 1. With an average of 2.6 the length rises from 3 to 5, although the ceiling is 4.
     assert_eq!([decided(7, 2.0), decided(7, 0.2), decided(3, 2.6), decided(5, 4.4)], [3, 1, 5, 5]);
-    // The ceiling is at least 1, so it never cuts the draft length to 0. This hysteresis also keeps the average
-    // accepted length above the threshold of length 0, so the length stays 1.
+    // The ceiling is at least 1, so it never cuts the draft length to 0. With the `down_hysteresis` of −9 the average
+    // accepted length also stays above the threshold of length 0. So the length stays 1.
     let params = SglangGen3 {
         ceiling_coeff: 1.5,
         down_hysteresis: -9.0,

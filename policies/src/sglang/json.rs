@@ -39,8 +39,8 @@ const CANDIDATES: &str = "candidate_steps";
 const CEILING: &str = "ceiling_coeff";
 
 /// Parses an `adaptive_spec.json`. Flat keys give `sglang-gen1` (`sglang-gen2` reads the same file). Batch-size keys
-/// give `sglang-gen3`, or `sglang-throughput` if `strategy` says so. The initial length is the preset's, because the
-/// file has none.
+/// give `sglang-gen3`, or `sglang-throughput` if `strategy` says so. The initial draft length is the policy's default,
+/// because the file has none.
 ///
 /// # Errors
 /// The key that cannot be read, and which values are right.

@@ -1,4 +1,4 @@
-//! Tests of [`super`], that is, of reading and writing SGLang's adaptive settings.
+//! Tests of reading and writing SGLang's adaptive settings (`adaptive_spec.json`).
 
 use super::*;
 use crate::sglang::ema_tier::OffList;

@@ -28,7 +28,8 @@ pub struct CandidateSlot {
 }
 
 /// Settings of the policy `sglang-throughput`, which takes the draft length with the most expected tokens per measured
-/// time. The slots are the example in SGLang's code, which has no default; the rest are its defaults.
+/// time. The default slots are the example in SGLang's code, which has no default for them. All other defaults are
+/// SGLang's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangThroughput {

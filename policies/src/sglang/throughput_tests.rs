@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the acceptance rates of positions and the table of step times by hand, and the whole policy
-//! against a second implementation of SGLang's code.
+//! Tests of the policy `sglang-throughput`: the acceptance rates of positions and the table of step times against
+//! results computed by hand, and the whole policy against a second implementation of SGLang's code.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_belief, close, outcome};

@@ -1,5 +1,6 @@
-//! Estimators of the acceptance rate of draft tokens from past steps. They see the outcomes that a server would see,
-//! and nothing else.
+//! Estimators of the acceptance rate of draft tokens from the outcomes of past steps, which a server sees too.
+//! `OwnRates` is the exception: it holds true acceptance rates, which a policy has only inside the wrapper
+//! `true-rates`.
 
 use crate::definition::PolicyContext;
 use foretoken_sim::{RequestId, StepOutcome};
@@ -49,8 +50,8 @@ impl Rate {
     }
 }
 
-/// The true acceptance rate of each request, by request id, if the wrapper `true-rates` gives it to the policy; else
-/// `None`.
+/// The true acceptance rate of each request, indexed by request id. Only the wrapper `true-rates`, which gives a policy
+/// the simulator's true rates, sets it; otherwise it is `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnRates(Option<Arc<[f64]>>);
 
@@ -86,8 +87,8 @@ pub(crate) struct RunningMean {
 }
 
 impl RunningMean {
-    /// A mean without values yet, which is `start` at first. Later it is the mean of all values of the last `window`
-    /// steps with values, or of all steps if `window` is `None`.
+    /// Creates a mean without values, which is `start` until the first value is added. Later it is the mean of all
+    /// values of the last `window` steps that had values, or of all steps if `window` is `None`.
     pub(crate) fn new(start: f64, window: Option<u32>) -> RunningMean {
         let window = window.map(|w| w as usize);
         let steps = VecDeque::with_capacity(window.map_or(0, |w| w + 1));
@@ -113,7 +114,8 @@ impl RunningMean {
                 if self.steps.len() > window {
                     self.steps.pop_front();
                 }
-                // Summed afresh over the window: subtracting the oldest step would keep its rounding error for ever.
+                // The sums are computed afresh over the window. A running sum from which the oldest step is subtracted
+                // would keep that step's rounding error for ever.
                 self.sum = self.steps.iter().map(|s| s.0).sum();
                 self.count = self.steps.iter().map(|s| s.1).sum();
             }

@@ -1,5 +1,6 @@
-//! A policy's belief about the cost of a pass: the linear formula α·context + γ·tokens + δ for each model. The belief
-//! may differ from the true cost, which the executor keeps; this module must never read the true cost.
+//! A policy's belief about the cost of a pass: the linear formula α·context + γ·tokens + δ seconds for the draft model
+//! and for the target model. The belief may differ from the true pass times, by which the simulator runs. This module
+//! must never read the true pass times.
 
 use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftTree, Drafting, PassShape, shape};
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,8 @@ impl Belief {
     }
 
     /// Believed time, in seconds, of a whole step that drafted `trees` (one tree of draft tokens per request) and
-    /// verifies the nodes marked as kept. For reports only: it walks the trees and allocates.
+    /// verifies the nodes marked as kept. Reports use this function; policies do not, because it walks the trees and
+    /// allocates memory.
     pub fn tree_step_s(&self, batch: &BatchView, trees: &[DraftTree]) -> f64 {
         let depth: Vec<u32> = trees.iter().map(DraftTree::depth).collect();
         let passes = depth.iter().copied().max().unwrap_or(0);
@@ -66,8 +68,8 @@ impl Belief {
     }
 }
 
-/// Number of tree nodes that each draft pass over a request's tree runs over: first the root, then the nodes of each
-/// level that have children.
+/// One number per draft pass over a request's tree: the number of tree nodes that the pass runs over. The first pass
+/// runs over the root, and each later pass over the nodes of one depth that have children.
 fn widths(tree: &DraftTree) -> Vec<u64> {
     let nodes = tree.nodes();
     let expanded = |depth: u32| nodes.iter().enumerate().filter(move |(_, n)| n.depth == depth);

@@ -1,5 +1,5 @@
-//! The policy behind all tables from batch size to draft length. It looks up the length. It also tells the scheduler
-//! which length counts against the token budget of a step.
+//! The policy behind every table from batch size to draft length. It looks up the draft length of each batch. It also
+//! tells the scheduler which draft length counts against the token budget of a step.
 
 use foretoken_sim::engine::BatchRange;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
@@ -22,7 +22,8 @@ impl Counted {
     }
 }
 
-/// A policy at work that drafts one length for the whole batch, by batch size alone.
+/// A running policy that gives all requests of a batch the same draft length. The length depends on the batch size
+/// alone.
 pub(crate) struct ByBatchSize {
     counted: Counted,
     /// (first batch size, draft length) of each range of batch sizes, ascending; the first range starts at 0 or 1.
@@ -31,7 +32,8 @@ pub(crate) struct ByBatchSize {
     last: Option<u32>,
     /// The longest draft length in the policy's table from batch size to draft length.
     longest: u32,
-    /// The ranges of batch sizes in the form of vLLM's scheduler, if the table is vLLM's.
+    /// The ranges of batch sizes in the form that vLLM's scheduler reads; `None` unless the table is vLLM's
+    /// `num_speculative_tokens_per_batch_size`.
     vllm: Option<Vec<BatchRange>>,
 }
 
@@ -88,9 +90,9 @@ pub(crate) mod tests {
     use crate::definition::Definition;
     use crate::testing::{Batch, CONTEXT};
 
-    /// The draft lengths of a policy without history for `batches`, each given as (number of decode requests, number of
-    /// prefill chunks). Asserts that all requests of a batch get the same length, and that this length counts against
-    /// the token budget of the next batch.
+    /// The draft lengths that a newly built `policy` gives to `batches`, one after the other. Each batch is (number of
+    /// decode requests, number of prefill chunks). Asserts that all requests of a batch get the same length, and that
+    /// this length counts against the token budget of the next batch.
     pub(crate) fn lengths(policy: &dyn Definition, batches: &[(usize, u32)]) -> Vec<u32> {
         policy.check().unwrap();
         let Speculation::Policy(mut running) = policy.build(&CONTEXT) else { panic!("a policy") };

@@ -1,8 +1,8 @@
-//! The policy behind all rules that choose the draft length of each request by itself.
+//! The policy behind all rules that choose the draft length of each request separately.
 
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
 
-/// A policy at work: request i of a batch gets the draft length `rule(batch, i)`.
+/// A running policy in which request i of a batch gets the draft length `rule(batch, i)`.
 pub(crate) struct ByRequest<F> {
     rule: F,
     /// The longest draft length of a request in the last batch; `None` before the first batch.

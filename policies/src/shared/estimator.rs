@@ -89,8 +89,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The time of the step by the policy's belief (its linear cost formula) if nothing is drafted. Sums over the batch
-    /// once.
+    /// The time of the step by the policy's belief (its linear cost formula) if nothing is drafted. Takes O(requests)
+    /// time.
     pub fn undrafted(belief: &Belief, batch: &BatchView) -> Estimate {
         Estimate::of_passes(belief, shape::draft_idle_pass(batch), shape::plain_pass(batch))
     }
@@ -224,8 +224,8 @@ mod tests {
             }
         }
 
-        /// A belief (a policy's linear cost formula) with the true coefficients predicts the executor's step time, up
-        /// to the executor's rounding to picoseconds.
+        /// A belief (a policy's linear cost formula) with the true coefficients predicts the simulator's step time, up
+        /// to the simulator's rounding to picoseconds.
         #[test]
         fn the_right_belief_is_the_truth(batch in any_batch(12, 8), belief in any_belief()) {
             let view = batch.view();

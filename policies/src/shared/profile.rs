@@ -60,7 +60,8 @@ pub(crate) fn capture_sizes(max_num_seqs: u32) -> Vec<u32> {
     sizes
 }
 
-/// The captured size to which `n` is padded: the smallest one from `n` on, or `n` itself beyond the largest.
+/// The CUDA graph capture size to which a pass of `n` tokens is padded: the smallest of `sizes` that is at least `n`,
+/// or `n` itself if `n` is above the largest size.
 pub(crate) fn padded(sizes: &[u32], n: u32) -> u32 {
     sizes[..].get(sizes.partition_point(|&s| s < n)).copied().unwrap_or(n)
 }

@@ -1,9 +1,9 @@
 //! Survival: the probability that a draft token and all before it are accepted. Engines decide two things by it: how
 //! many draft tokens of a batch to verify, and which.
 //!
-//! Survival never rises from one draft token of a request to the next. The tokens with the greatest survival in a batch
-//! are therefore the first draft tokens of each request, if ties go to the smaller position. Shared by `vllm-adaptive`,
-//! `dspark`, `tetris` and `verify-budget` (docs/model.md 6 and 7.1).
+//! Survival never rises from one draft token of a request to the next. Ties go to the smaller position. So of each
+//! request, the tokens among the likeliest ones of a batch are always its first draft tokens. This module is shared by
+//! `vllm-adaptive`, `dspark`, `tetris` and `verify-budget` (docs/model.md 6 and 7.1).
 
 use crate::shared::weighed::Weighed;
 
@@ -82,7 +82,7 @@ pub(crate) struct Budget {
 
 /// Tries each number b of draft tokens to verify, from 0 up, and returns the b with the greatest `rate(expected tokens,
 /// b)`; the smallest b wins a tie. The expected tokens are the sum of the b greatest survivals plus `sure`, the tokens
-/// that come without draft tokens. Each b is recorded in `weighed`.
+/// that come without draft tokens. Each b and its rate are recorded in `weighed`, the list of compared candidates.
 pub(crate) fn best_budget(
     sure: f64,
     descending: impl Iterator<Item = f64>,
@@ -118,8 +118,8 @@ mod tests {
         slots
     }
 
-    /// The two requests of docs/model.md 10 (adaptive verification). Numbers of tokens to verify and tokens per second
-    /// were calculated by hand from the rule of section 6.
+    /// The two requests of the example in docs/model.md 10 (adaptive verification). The expected numbers of tokens to
+    /// verify and of tokens per second were calculated by hand from the rule of docs/model.md 6.
     #[test]
     fn the_reference_vectors() {
         let confidence = [vec![0.9, 0.8, 0.5], vec![0.6, 0.5, 0.4]];
@@ -149,8 +149,9 @@ mod tests {
     }
 
     proptest! {
-        /// The selected draft tokens equal sorting all tokens by the rule. Of each request they are its first draft
-        /// tokens. They have the greatest total survival of all such choices with the same number of tokens.
+        /// `allocate` selects the tokens that come first if all draft tokens of the batch are sorted by survival. The
+        /// selected tokens of a request are its first draft tokens. No choice of first draft tokens within the budget
+        /// has a greater total survival.
         #[test]
         fn allocation_is_the_top_of_all(
             rows in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1.0), Just(0.5), 0.0f64..=1.0], 0..5), 1..5),

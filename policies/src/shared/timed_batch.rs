@@ -1,5 +1,5 @@
-//! The batch over which a policy times passes before serving starts. It has made-up requests with a given context each.
-//! Under `foretoken decide`, which asks for a decision on one batch, that batch is timed.
+//! The batch over which a policy times passes before serving starts. Normally it consists of made-up requests with the
+//! same context. The command `foretoken decide` asks for a decision on one given batch; then that batch is timed.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::{PassTimes, uniform_pass};
@@ -18,7 +18,7 @@ pub(crate) enum TimedBatch<'a> {
         context: u64,
     },
     /// The batch about which the command `foretoken decide` asks: the contexts of its requests, in KV tokens. All its
-    /// requests are in every pass, whatever the number of tokens. Padding has no context.
+    /// requests are in every pass, whatever the number of tokens. Padding rows have no context.
     Given(&'a [u32]),
 }
 

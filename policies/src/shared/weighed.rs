@@ -3,8 +3,8 @@
 
 use foretoken_sim::{Candidate, Explanation};
 
-/// The candidates (such as draft lengths) that the policy compared in its last decision; none until recording is turned
-/// on.
+/// The candidates (such as draft lengths) that the policy compared in its last decision, with its estimate of each. The
+/// list stays empty until recording is turned on.
 #[derive(Default)]
 pub(crate) struct Weighed {
     on: bool,

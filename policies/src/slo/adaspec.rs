@@ -5,8 +5,8 @@
 //! Source: "AdaSpec: Adaptive Speculative Decoding for Fast, SLO-Aware LLM Serving" (arXiv 2503.05096), Alg. 1 to 3 and
 //! Eq. 4 to 7, read as docs/model.md 2, 12 and 14 say: the prediction multiplies the last cumulative confidence (Eq. 7;
 //! Alg. 1 as printed does not), every request counts one bonus token (Eq. 6), and there is a cap on the length, which
-//! the algorithm lacks. The published code, `adaspec-code`, differs in all three parts. `verifier = false` is the
-//! paper's AdaSpec⁻.
+//! the algorithm lacks. The published code, `adaspec-code`, differs from the paper in drafter, verifier and SLO.
+//! `verifier = false` is the paper's AdaSpec⁻.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::acceptance::RunningMean;
@@ -19,7 +19,7 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// When a step stops drafting: by the predicted throughput, or only at the longest draft.
+/// When a step stops drafting: by the predicted throughput, or only at the longest draft length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafter {
@@ -27,7 +27,8 @@ pub enum Drafter {
     /// above the throughput with the draft tokens so far.
     #[default]
     Paper,
-    /// The predicted throughput does not stop drafting: every request drafts `cap` tokens, or up to its own limit.
+    /// The predicted throughput does not stop drafting: every request drafts `cap` tokens, or fewer if the engine
+    /// allows it fewer.
     Off,
 }
 
@@ -51,7 +52,7 @@ pub enum SloMode {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaspec {
-    /// When a step stops drafting: by the predicted throughput, or only at the longest draft.
+    /// When a step stops drafting: by the predicted throughput, or only at the longest draft length.
     pub drafter: Drafter,
     /// Whether the draft tokens least likely to be accepted are dropped before verification (Alg. 2 of AdaSpec). False
     /// is the paper's AdaSpec⁻.
@@ -164,7 +165,8 @@ struct Step {
     going_on: f64,
     /// Number of draft passes of this step whose confidences the policy has read.
     passes: u32,
-    /// The tightest TPOT limit of the batch's requests, seconds; infinite where the SLO does not bind.
+    /// The tightest TPOT limit of the batch's requests, in seconds; infinite if no request has a limit or the SLO is
+    /// ignored.
     slo_s: f64,
 }
 

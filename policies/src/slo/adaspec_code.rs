@@ -158,8 +158,9 @@ impl Running {
         tokens / (self.draft_s + self.costs.verify_s(rows, context))
     }
 
-    /// Expected tokens per second if every request drafts and verifies `k` tokens, or up to its limit, and the batch
-    /// expects `tokens` tokens. Sets `lens` to these lengths and `draft_s` to the seconds of drafting them.
+    /// Expected tokens per second if every request drafts and verifies `k` tokens, or up to its limit on draft tokens,
+    /// and the batch expects `tokens` tokens. Sets `lens` to these lengths and `draft_s` to the seconds of drafting
+    /// them.
     fn goodput(&mut self, batch: &BatchView, k: u32, tokens: f64) -> f64 {
         self.lens.clear();
         self.lens.extend(batch.limit.iter().map(|&limit| limit.min(k)));

@@ -9,8 +9,8 @@
 use crate::shared::profile::{PassTimes, padded, uniform_pass};
 use foretoken_sim::{ContextReads, PassShape};
 
-/// Sequence lengths, in tokens, at which CUDA graphs are timed. A pass uses the times of the largest of them that is
-/// not above its average sequence length, or else of the first.
+/// Sequence lengths, in tokens, at which CUDA graphs are timed. A pass takes the times of the greatest of these lengths
+/// that is not above its average sequence length. If all are above, it takes the times of the first length.
 const SEQ_BUCKETS: [u64; 5] = [1, 256, 512, 1024, 2048];
 
 /// Sizes of the captured CUDA graphs, in rows (tokens of the batch): 1, 2, 4, 8, 16, then multiples of 32 up to 1152.

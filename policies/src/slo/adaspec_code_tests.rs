@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes of
-//! AdaSpec's published code on examples computed by hand.
+//! Tests of the policy `adaspec-code`: the drafting loop and the elimination of draft tokens against a direct
+//! implementation, and the mistakes of AdaSpec's published code on examples computed by hand.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
@@ -212,7 +212,8 @@ fn the_least_promising_request_is_drained_first() {
     // is set to 0, so that any result is better.
     policy.goodput = 0.0;
     policy.eliminate(&batch.view(), &mut drafts);
-    // Request 5 loses all its draft tokens. The other requests are equal, so the first of them loses its tokens next.
+    // Request 5 loses all its draft tokens. The other seven requests are equal, so request 0, the first of them, loses
+    // its tokens next.
     assert_eq!(drafts.verify_len, [0, 4, 4, 4, 4, 0, 4, 4]);
     let kept = 8.0 + 6.0 * (1..=4).map(|n| 0.9f64.powi(n)).sum::<f64>();
     let context = 6 * (5 * 100 + 10) + 2 * 100;

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the drafting loop and the choice of verified tokens against direct implementations of AdaSpec's
-//! Alg. 1 and 2, and the SLO.
+//! Tests of the policy `adaspec`: the drafting loop and the choice of verified tokens against direct implementations of
+//! AdaSpec's Alg. 1 and 2, and the rules for the SLO.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
@@ -268,8 +268,8 @@ fn the_slo_switches_speculation_off_and_is_not_asked_of_plain_steps() {
     let two = CONTEXT.belief.step_s(&view, &[2; 4], &[2; 4]);
     batch.slo_tpot_s[2] = two * (1.0 + 1e-12);
     assert_eq!(drafted(&batch), 2);
-    // With this TPOT limit not even a step without draft tokens is within the limit: nothing is drafted, but the step
-    // runs.
+    // If one request has a TPOT limit of 1 ms, not even a step without draft tokens is within the limit. Nothing is
+    // drafted, but the step runs.
     batch.slo_tpot_s[2] = 1e-3;
     assert_eq!(drafted(&batch), 0);
 }

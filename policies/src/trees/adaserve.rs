@@ -32,10 +32,10 @@ pub struct Adaserve {
     /// B₂: most tokens that the whole batch drafts in one pass, at least 1.
     pub draft_budget: u32,
     /// The batch of n requests drafts trees of the depth `floor(verify_budget / (n + depth_offset)) − 1`. The paper
-    /// calls this setting c₁ and has no value.
+    /// calls this setting c₁ and gives no value for it.
     pub depth_offset: u32,
     /// The batch of n requests drafts trees of the width `floor(draft_budget / n) + width_offset`. The paper calls this
-    /// setting c₂ and has no value.
+    /// setting c₂ and gives no value for it.
     pub width_offset: u32,
     /// n_max: most nodes (draft tokens) that a request gets in a step for the sake of its TPOT target, at least 1.
     pub max_slo_nodes: u32,
@@ -125,7 +125,8 @@ impl Definition for Adaserve {
     }
 }
 
-/// A node (draft token) of a request's draft tree that may be verified, with its score.
+/// A node (draft token) of a request's draft tree that may be verified. Its score is the draft model's probability of
+/// the path from the root to the node.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     score: f64,
@@ -167,11 +168,11 @@ struct TwoPhases {
     /// Requests that need more tokens in this step than the one token that every step brings, to keep their TPOT: (need
     /// in tokens, batch index).
     needy: Vec<(f64, u32)>,
-    /// For each request: the number of its nodes that the first phase took. That phase gives requests the draft tokens
-    /// that they need for their TPOT. These nodes come first in the request's part of the pool.
+    /// For each request: the number of its nodes that phase 1 took. Phase 1 gives requests the draft tokens that they
+    /// need for their TPOT. These nodes come first in the request's part of `pool`.
     taken: Vec<usize>,
-    /// Nodes (draft tokens) that the first phase, which serves TPOT limits, did not take; the second phase, for
-    /// throughput, chooses among them.
+    /// Nodes (draft tokens) that phase 1, which serves TPOT limits, did not take. Phase 2, which serves throughput,
+    /// chooses among them.
     rest: Vec<Choice>,
     /// For each node, tree after tree: true if it was chosen for verification. `first_node[i]` is the index at which
     /// the tree of request i begins.
@@ -216,7 +217,8 @@ impl TwoPhases {
     }
 
     /// Fills `pool` with the nodes (draft tokens) that may be verified: the `width` most probable nodes of each level
-    /// of each request's tree. If they are more than the request's limit, only the most probable ones stay.
+    /// of each request's tree. If a request has more of these nodes than its limit allows, only the most probable ones
+    /// stay.
     fn gather(&mut self, batch: &BatchView, trees: &[DraftTree]) {
         self.pool.clear();
         self.bounds.clear();
@@ -256,8 +258,8 @@ impl TwoPhases {
                 let first = pass_s(&draft, shape::draft_pass(batch, draft_len, 1));
                 let deeper = (2..=passes).map(|pass| {
                     let at = self.depths.at(pass);
-                    // Nodes of a request's tree that are in the draft model's KV: the root and the levels before the
-                    // one that the pass runs over.
+                    // The number of nodes of a request's tree that are already in the draft model's KV: the root and
+                    // the nodes of all levels before the level that the pass runs over.
                     let ran = 1 + u64::from((pass - 2) * self.width);
                     draft.pass_s((at.context + at.requests * ran) as f64, (at.requests * u64::from(self.width)) as f64)
                 });
@@ -324,7 +326,7 @@ impl TwoPhases {
         keep_first(&mut self.rest, 0, left);
     }
 
-    /// Marks the nodes that either phase took in the trees, and sums the step's expected tokens.
+    /// Marks, in the draft trees, the nodes that phase 1 or phase 2 took, and sums the step's expected tokens.
     fn keep(&mut self, trees: &mut [DraftTree]) {
         let first = self.bounds.iter().zip(&self.taken);
         let first = first.flat_map(|(&start, &taken)| &self.pool[start..start + taken]);

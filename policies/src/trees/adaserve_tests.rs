@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the rules by hand, and the nodes chosen for verification against a second implementation from
-//! docs/model.md 7.2.
+//! Tests of the policy `adaserve-like`: its rules against results computed by hand, and the nodes chosen for
+//! verification against a second implementation, which was written from docs/model.md 7.2.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_batch, any_belief, close};
@@ -117,8 +117,8 @@ fn bad_settings_are_named() {
     }
 }
 
-/// The nodes of a draft tree that a beam of `width` holds, best first: the most probable `width` nodes of each level,
-/// found by sorting the whole level.
+/// The indices of a draft tree's nodes that a beam of `width` holds, best first: the most probable `width` nodes of
+/// each level, found by sorting the whole level.
 fn beam_of(tree: &DraftTree, width: usize) -> Vec<usize> {
     let score = |at: usize| tree.nodes()[at].score;
     let best = |a: &usize, b: &usize| score(*b).total_cmp(&score(*a)).then(a.cmp(b));
@@ -222,8 +222,8 @@ proptest! {
             prop_assert_eq!(&kept, &chosen[i], "request {}", i);
             prop_assert!(kept.len() <= view.limit[i] as usize);
             expected += promised(tree) - 1.0;
-            // In the second phase (for throughput) a request gets more nodes only if every need for tokens that nodes
-            // could meet was met.
+            // The second phase (for throughput) gives a request nodes only if the first phase met every need for tokens
+            // that further nodes within the cap could have met.
             let unmet = (0..n).any(|j| {
                 promised(&drafts.trees[j]) < need(j).min(f64::from(drafts.draft_len[j] + 1))
                     && slo_phase[j] < candidates[j].len() && slo_phase[j] < cap as usize

@@ -167,7 +167,8 @@ mod tests {
 
     /// The four most probable nodes of a tree, by hand. Guesses after the first have .28, .122 and .078 of the
     /// probability that the first guess leaves. If the first guess has .6, the four nodes are the chain .6, .36, .216,
-    /// .1296, because the best branch has .112. If it has .3, they are .3, .196, .3² = .09 and the third guess's .086.
+    /// .1296, because the best branch has .112. If the first guess has .3, the four nodes are .3, .196, .3² = .09 and
+    /// the third guess's .086.
     #[test]
     fn it_is_deep_where_the_draft_is_sure_and_wide_where_it_is_not() {
         let four = Eagle2 { num_draft_tokens: 5, ..Eagle2::default() };
@@ -252,7 +253,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-        /// The policy verifies the same nodes as the second implementation of EAGLE-2.
+        /// The policy verifies the same nodes as `second`, an implementation of EAGLE-2 in this test that works on
+        /// whole paths.
         #[test]
         fn trees_equal_a_second_implementation(
             num_steps in 1u32..=6, topk in 1u32..=6, tokens in 2u32..=40, seed in any::<u64>(), limit in 0u32..=40,

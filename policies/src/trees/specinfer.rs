@@ -4,7 +4,8 @@
 //! Source: Miao et al., "SpecInfer" (arXiv 2305.09781), section 3: the expansion configuration ⟨k₁ … k_m⟩ gives each
 //! node of depth ℓ−1 its k_ℓ best children. Verification is one pass with tree attention (greedy: section 4). The
 //! default vector is FlexFlow's spec_infer: widths 1, 1, then `expansion_degree` (3), then 1 down to `MAX_BEAM_DEPTH`
-//! (8), in all `max_spec_tree_token_num` = 20 nodes. AdaSpec compares with its chain, "SpecInfer*" (docs/model.md 5.3).
+//! (8), in all `max_spec_tree_token_num` = 20 nodes. The AdaSpec paper compares with SpecInfer's chain, "SpecInfer*"
+//! (docs/model.md 5.3).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
@@ -35,8 +36,8 @@ impl Specinfer {
         Specinfer { expansion: vec![1; 8] }
     }
 
-    /// Number of nodes in the first `depth` levels of a draft tree. A level has the product of the entries of
-    /// `expansion` up to it.
+    /// Number of nodes in the first `depth` levels of a draft tree. The number of nodes of level ℓ is the product of
+    /// the first ℓ entries of `expansion`.
     fn nodes(&self, depth: usize) -> u64 {
         let mut width = 1u64;
         let levels = self.expansion.iter().take(depth);

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the first predictions, one refit against a direct solution of its system of equations, and what
-//! the estimator learns.
+//! Tests of the acceptance estimator: the first predictions, one refit against a direct solution of its system of
+//! equations, and what the estimator learns.
 
 use super::*;
 use crate::testing::outcome;

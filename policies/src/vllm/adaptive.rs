@@ -119,8 +119,8 @@ struct Adaptive {
     history: History,
     /// Most rows of logits that one step verifies. Each request needs one row, and each draft token to verify one more.
     max_total_logits: usize,
-    /// True if the command `foretoken decide` (one decision on a given batch) gave the policy confidences: no
-    /// estimator, no warm-up, no history.
+    /// True if the command `foretoken decide` (one decision on a given batch) gave the policy confidences. The policy
+    /// then uses no acceptance estimator, no warm-up and no earlier confidences.
     told: bool,
     /// Acceptance probabilities of the batch's draft tokens: token j of request i is at `i * k + j`.
     confidence: Vec<f64>,

@@ -1,5 +1,6 @@
-//! Compares [`super`] with recorded decisions of vLLM's adaptive verification and its acceptance estimator: cost
-//! tables, the estimator's coefficients, the number of draft tokens to verify in each step, and the verified tokens.
+//! Compares the policy `vllm-adaptive` with recorded decisions of vLLM's adaptive verification and its acceptance
+//! estimator: cost tables, the estimator's coefficients, the number of draft tokens to verify in each step, and the
+//! verified tokens.
 
 use super::*;
 use crate::recorded::{draw, lines, near, read};
@@ -87,8 +88,9 @@ impl Replay<'_> {
         self.policy.select(&batch.view(), &mut drafts);
         let admitted = column(2);
         if drafts.verify_len != admitted {
-            // A decision that differs from vLLM's is allowed if both verify the same number of draft tokens with the
-            // same sum of survivals (probabilities that a token and all before it are accepted): a tie in vLLM's top-k.
+            // A decision that differs from vLLM's is allowed if it verifies the same number of draft tokens as vLLM
+            // with the same sum of survivals (probabilities that a token and all before it are accepted): a tie in
+            // vLLM's top-k.
             let worth = |lens: &[u32]| -> f64 {
                 let row = |i: usize| &self.policy.confidence[i * self.h.k as usize..];
                 let one = |i: usize, n: u32| survivals(row(i).iter().copied()).take(n as usize).sum::<f64>();

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: number and choice of the verified draft tokens against enumeration, the age of the confidences,
-//! and the warm-up.
+//! Tests of the policy `vllm-adaptive`: number and choice of the verified draft tokens against enumeration, the age of
+//! the confidences, and the warm-up.
 
 use super::*;
 use crate::definition::Told;
@@ -26,8 +26,8 @@ fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No other numbers of verified draft tokens of the requests give more expected tokens per second than the policy's
-    /// choice. None with fewer tokens in total give as many.
+    /// The policy chooses how many draft tokens of each request are verified. No other choice gives more expected
+    /// tokens per second. Every choice with fewer verified tokens in total gives fewer.
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),

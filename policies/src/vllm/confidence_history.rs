@@ -33,7 +33,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// A history without confidences yet, for up to `width` draft tokens per request and step.
+    /// Creates a history without confidences, for up to `width` draft tokens per request and step.
     pub(crate) fn new(width: u32) -> History {
         History { width: width as usize, slots: Slots::default(), step: 0, last: Vec::new(), rows: Vec::new() }
     }

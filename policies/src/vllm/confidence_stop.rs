@@ -141,8 +141,8 @@ mod tests {
         // The first request's draft tokens are all confident, so drafting goes on: both requests draft 4 tokens, and
         // all of them are verified.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9], &[0.1, 0.9]]), (vec![4, 4], vec![4, 4]));
-        // A confident draft token after an unconfident one does not make its request confident again: drafting ends as
-        // if the second request had only its first token.
+        // A confident draft token after an unconfident one does not make its request confident again. Drafting ends as
+        // if all draft tokens of the second request were unconfident.
         assert_eq!(
             decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.9]]),
             decide(HALF, &[8, 8], &[&[0.9, 0.4], &[0.1, 0.1]])
@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn the_first_draft_is_kept_when_the_round_is_stopped_after_it() {
         assert_eq!(decide(HALF, &[8, 8], &[&[0.4], &[0.1]]), (vec![1, 1], vec![1, 1]));
-        // If a request may have only one draft token, there is no pass to stop: vLLM keeps num_steps - 1.
+        // With `cap` = 1 the only draft pass is also the last one. If no request's draft token is confident, vLLM
+        // verifies num_steps − 1 = 0 draft tokens.
         let one = ConfidenceStop { cap: 1, ..HALF };
         assert_eq!(decide(one, &[8, 8], &[&[0.4], &[0.1]]), (vec![1, 1], vec![0, 0]));
         assert_eq!(decide(one, &[8, 8], &[&[0.4], &[0.5]]), (vec![1, 1], vec![1, 1]));

@@ -10,7 +10,8 @@ use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, SpecPolicy, Specu
 use serde::{Deserialize, Serialize};
 
 /// Settings of the policy `vllm-draft-confidence`, which verifies draft tokens up to the first position with a low mean
-/// confidence. Off in vLLM by default; 10 tokens and 0.6 are the best setting that its pull request reports.
+/// confidence. The rule is off in vLLM by default. The defaults here, 10 tokens and 0.6, are the best setting that
+/// vLLM's pull request reports.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftConfidence {

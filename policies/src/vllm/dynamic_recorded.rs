@@ -1,5 +1,5 @@
-//! Compares [`super`] with recorded results of vLLM's lookup: the draft length at every batch size, and the tables that
-//! vLLM refuses.
+//! Compares the policy `vllm-dynamic` with recorded results of vLLM's lookup: the draft length at every batch size, and
+//! the tables that vLLM refuses.
 
 use super::*;
 use crate::recorded::histories;
@@ -21,7 +21,7 @@ fn lengths_and_refusals_are_vllms() {
     let (mut taken, mut refused) = (0, 0);
     for recorded in &all {
         // vLLM sorts the ranges of batch sizes that it is given, so they are sorted here. vLLM accepts a table that
-        // never drafts; our check refuses it.
+        // never drafts; `VllmDynamic::check` refuses such a table.
         let mut ranges = recorded.table.clone();
         ranges.sort_by_key(|r| r.0);
         let policy = VllmDynamic { num_speculative_tokens_per_batch_size: ranges };

@@ -5,20 +5,20 @@ use crate::shapes::Role;
 use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 
-/// The version of the file's format. Only this version is written and read. Since version 2, a table gives the cost of
-/// context at several context lengths.
+/// The version of the format of measured profiles. Only this version is written and read. Version 2 changed the table:
+/// it has the cost of context at several context lengths.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Why a text cannot be read as a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    /// A later version of Foretoken wrote the profile.
+    /// A later version of Foretoken, with a newer file format, wrote the profile.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: update it, or profile again")]
     Newer {
         /// The `schema_version` that the file gives.
         found: i64,
     },
-    /// An earlier version of Foretoken wrote the profile.
+    /// An earlier version of Foretoken, with an older file format, wrote the profile.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: profile again")]
     Older {
         /// The `schema_version` that the file gives.
@@ -59,8 +59,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Checks that the file's `schema_version` is the version that this Foretoken reads. It is called before other keys
-    /// are read.
+    /// Checks that the file's `schema_version` is the version that this Foretoken reads. Callers do this before they
+    /// read other keys.
     ///
     /// # Errors
     /// The version is missing, wrong, older or newer.
@@ -74,18 +74,18 @@ impl Profile {
         }
     }
 
-    /// Checks the linear costs, the table, the noise and the repeatability of both models. Also checks that every
-    /// measured time is above 0.
+    /// Checks the linear costs, the table, the noise and the repeatability of the target and the draft model. Also
+    /// checks that every measured time is above 0.
     ///
     /// # Errors
-    /// A value is wrong. The error names the first such key and what is wrong with its value.
+    /// A value is wrong. The error names the first wrong key and what is wrong with its value.
     pub fn check(&self) -> Result<(), ProfileError> {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// A warning if the text of a profile's file has no seal (a checksum on its last line), or if the seal shows that
-    /// the text was changed after it was written; otherwise `None`. A change is not an error, because users may edit a
-    /// profile.
+    /// Returns a warning if the text of a profile's file has no seal (a checksum on its last line), or if the seal
+    /// shows that the text was changed after it was written; otherwise `None`. A change is not an error, because users
+    /// may edit a profile.
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,
@@ -98,13 +98,13 @@ impl Profile {
         }
     }
 
-    /// The text of the profile's file. Its last line is a seal, a checksum over the text before it.
+    /// Returns the text of the profile's file. Its last line is a seal, a checksum over the text before it.
     pub fn to_toml(&self) -> String {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
         for line in text.lines() {
-            // The arrays of arrays under these keys are written with one row per line. The TOML lines that hold them
-            // have no other brackets.
+            // These keys hold arrays of arrays, which are written with one row per line. In the TOML line of such a
+            // key, all brackets belong to these arrays.
             let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
                 .iter()
                 .any(|start| line.starts_with(start));

@@ -1,4 +1,5 @@
-//! The profile file: which machine was measured, the measured times, the fits, and how far the fits can be trusted.
+//! The profile file: which machine was measured, the measured pass times, the costs fitted to them, and how far the
+//! fits can be trusted.
 
 mod file;
 mod model;
@@ -23,16 +24,17 @@ pub struct Profile {
     pub schema_version: u32,
     /// Version of the Foretoken that measured the profile.
     pub foretoken: String,
-    /// When the measurement ended, RFC 3339, UTC.
+    /// True if the linear fits of the target and the draft model are within their error bound on held-out shapes
+    /// (shapes to which they were not fitted), for decode passes and for verification passes.
     pub measured_at: String,
     /// Whether the linear fits of both models are within their error bound on held-out shapes, for decode passes and
     /// for verification passes.
     pub trusted: bool,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
-    /// How the target's α counts the context of a verification pass: once per request, or once per new token. It is the
-    /// count whose linear fit has the smaller error. The draft model's α and the fitted tables of both models count
-    /// context once per request.
+    /// How the target's α counts the context of a verification pass: once per request, or once per new token. The
+    /// profile has the count whose linear fit has the smaller error. The draft model's α and the fitted tables of both
+    /// models count context once per request.
     pub context_reads: ContextReads,
     /// The machine that was measured.
     pub device: DeviceInfo,
@@ -52,7 +54,7 @@ pub struct DeviceInfo {
     pub kind: String,
     /// Name of the processor or GPU.
     pub name: String,
-    /// A CPU's instruction sets that the kernels use, or a GPU's compute capability.
+    /// On a CPU: the instruction sets that the kernels use. On a GPU: the compute capability.
     pub features: Vec<String>,
     /// Number of CPU cores that the process may use.
     pub cores: u32,
@@ -73,19 +75,20 @@ pub struct Measuring {
     /// Seed that decides the order in which shapes are measured, and the fold (part of the cross-validation) of each
     /// shape.
     pub seed: u64,
-    /// Number of timed passes of both models together.
+    /// Number of timed passes of the target and the draft model together.
     pub passes: u64,
-    /// Wall time of the measurement, seconds; 0.0 if it was resumed after an interruption.
+    /// Wall time of the measurement, seconds. 0.0 if the measurement was resumed after an interruption.
     pub wall_s: f64,
     /// Relative change of an anchor's time from the beginning to the end of the measurement (0.05: 5 % slower). An
-    /// anchor is a shape that is timed again and again. The change is that of the model with the larger change.
+    /// anchor is a shape that is timed again and again. Of the target's and the draft model's anchor, the larger change
+    /// counts.
     pub drift: f64,
     /// Share of the machine's CPU time that other processes used, if the system reports it. If the measurement was
-    /// resumed, only the time since then counts.
+    /// resumed, only the time since it was resumed counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_cpu: Option<f64>,
     /// Share of the machine's CPU time that its hypervisor gave to other virtual machines, if the system reports it. If
-    /// the measurement was resumed, only the time since then counts.
+    /// the measurement was resumed, only the time since it was resumed counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_cpu: Option<f64>,
 }
@@ -99,7 +102,8 @@ impl Profile {
         }
     }
 
-    /// The latency model of the passes of the model `role`. `truth` chooses the table, the linear fit or the staircase.
+    /// Returns a latency model that gives the pass times of the model `role`. `truth` chooses the table, the linear fit
+    /// or the staircase.
     pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
         self.of(role).truth(truth)
     }
@@ -113,15 +117,15 @@ impl Profile {
         }
     }
 
-    /// The largest values over all measured passes of the model `role`. Context is counted as the latency model `truth`
-    /// counts it.
+    /// Returns the largest sizes (requests, new tokens, context, query-key pairs) over all measured passes of the model
+    /// `role`. Context is counted as the latency model `truth` counts it.
     pub fn range(&self, role: Role, truth: Truth) -> Range {
         let (model, reads) = (self.of(role), self.reads(role, truth));
         let context = model.measured.iter().map(|m| m.shape.pass(reads).context).max();
         Range { context: context.unwrap_or(0), ..model.range }
     }
 
-    /// The linear costs α, γ, δ that policies believe for the passes of `role`.
+    /// Returns the linear costs α, γ, δ that policies assume for the passes of the model `role`.
     pub fn belief(&self, role: Role) -> Coefficients {
         self.of(role).linear.coefficients()
     }

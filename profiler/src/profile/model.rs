@@ -1,4 +1,4 @@
-//! The part of a profile that belongs to one model (the target or the draft): its measured times and fitted costs.
+//! The part of a profile for one model (the target or the draft): its measured pass times and the costs fitted to them.
 
 use super::truth::Truth;
 use crate::shapes::{Kind, Region, Shape};
@@ -6,15 +6,16 @@ use foretoken_hardware::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use foretoken_sim::Coefficients;
 use serde::{Deserialize, Serialize};
 
-/// The part of a profile for one model: its measured pass times and the costs fitted to them.
+/// The part of a profile for one model (the target or the draft): its measured pass times and the costs fitted to them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelProfile {
-    /// Robust coefficient of variation of the times of equal passes; the median over all shapes. Simulations add noise
-    /// of this size.
+    /// Robust coefficient of variation of the times of equal passes: the median over all measured shapes. Simulations
+    /// add noise of this size.
     pub noise_cv: f64,
-    /// Mean relative difference between two measurements of a shape: the medians of the first and of the second half of
-    /// its visits (a few timed passes each). A latency model cannot be expected to have a smaller error.
+    /// Mean relative difference between two measurements of a shape: between the median times of the first and of the
+    /// second half of the shape's visits (a few timed passes each). No latency model can be expected to have a smaller
+    /// error.
     pub repeatability: f64,
     /// Name, size and weights of the model.
     pub model: ModelInfo,
@@ -22,14 +23,14 @@ pub struct ModelProfile {
     pub linear: LinearFit,
     /// The linear cost α, γ, δ, fitted by ordinary least squares on seconds, for standard errors and p-values.
     pub ols: OlsFit,
-    /// Errors of the fitted costs on shapes to which they were not fitted. Each of five fits leaves out a different
-    /// fifth of the shapes. The ends of the measured range are in every fit.
+    /// Errors of the fitted costs on held-out shapes (shapes to which they were not fitted). Each of five fits leaves
+    /// out a different fifth of the shapes. The ends of the measured range are in every fit.
     pub held_out: Errors,
     /// The largest numbers of requests, new tokens, context tokens and query-key pairs over all measured passes.
     pub range: Range,
     /// The latency table that was fitted to the measured passes.
     pub table: MeasuredSpec,
-    /// Every measured shape of a pass with its times.
+    /// Every measured shape of a pass, with statistics of its times.
     pub measured: Vec<Measurement>,
 }
 
@@ -37,7 +38,7 @@ pub struct ModelProfile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
-    /// Name of the preset, or of the checkpoint's folder.
+    /// Name of the model: the preset's name, or the name of the checkpoint's folder.
     pub name: String,
     /// `random, seed N` for random weights, or `blake3:…`, the digest of the checkpoint's weights.
     pub weights: String,
@@ -51,8 +52,8 @@ pub struct ModelInfo {
     pub max_positions: u32,
 }
 
-/// The linear cost of a pass, α·context + γ·batched tokens + δ with coefficients ≥ 0, and their standard errors. A
-/// coefficient of 0, which would be negative without the bound, has the standard error 0.
+/// The linear cost of a pass, α·context + γ·batched tokens + δ, with coefficients of at least 0 and their standard
+/// errors. A coefficient that would be negative without this bound is 0, and so is its standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearFit {
@@ -68,8 +69,8 @@ pub struct LinearFit {
     pub gamma_se_s: f64,
     /// Standard error of `delta_s`, seconds.
     pub delta_se_s: f64,
-    /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
-    /// hardly separate the effects of the terms.
+    /// Condition number of the equations of the fit, with columns scaled to unit length. A large number means that the
+    /// measured shapes hardly separate the effects of context, batched tokens and the constant term.
     pub condition: f64,
     /// Number of measured shapes to which the coefficients were fitted.
     pub shapes: u64,
@@ -82,8 +83,8 @@ impl LinearFit {
     }
 }
 
-/// The linear cost of a pass, α·context + γ·batched tokens + δ, by ordinary least squares; coefficients may be
-/// negative.
+/// The linear cost of a pass, α·context + γ·batched tokens + δ, fitted by ordinary least squares. The coefficients may
+/// be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OlsFit {
@@ -109,12 +110,12 @@ pub struct OlsFit {
     pub r2: f64,
 }
 
-/// How far fitted pass times are from the measured ones: mean absolute relative errors on held-out shapes (shapes to
-/// which the fit was not fitted).
+/// Errors of fitted pass times: mean absolute relative errors on held-out shapes (shapes to which the fit was not
+/// fitted).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
-    /// Number of shapes of passes that were held out of a fit and then predicted by it.
+    /// Number of shapes that were held out of a fit and whose times the fit then predicted.
     pub shapes: u64,
     /// Errors of the linear cost (α, γ, δ).
     pub linear: ByRegion,
@@ -122,8 +123,8 @@ pub struct Errors {
     pub table: ByRegion,
 }
 
-/// Mean absolute relative errors of fitted pass times (0.05 is 5 %), by region (kind of passes). The error of a region
-/// without shapes is `None`.
+/// Mean absolute relative errors of fitted pass times (0.05 is 5 %), overall and by region (kind of passes). The error
+/// of a region without held-out shapes is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByRegion {
@@ -157,7 +158,7 @@ impl ByRegion {
     }
 }
 
-/// For a set of passes: the largest numbers of requests, new tokens, context tokens and query-key pairs in one pass.
+/// The largest numbers of requests, new tokens, context tokens and query-key pairs in one pass, over a set of passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
@@ -165,8 +166,8 @@ pub struct Range {
     pub requests: u64,
     /// Most new tokens in a pass.
     pub batched: u64,
-    /// Most tokens of context in a pass, summed over its requests. Each request's context counts once. Only the result
-    /// of `Profile::range` counts context as the chosen latency model does.
+    /// Most tokens of context in a pass, summed over its requests. Each request's context counts once. Only in the
+    /// result of `Profile::range` is context counted as the chosen latency model counts it.
     pub context: u64,
     /// Most query-key pairs in a pass.
     pub pairs: u64,
@@ -179,10 +180,10 @@ pub struct Range {
 pub struct Measurement {
     /// The shape of the pass.
     pub shape: Shape,
-    /// Mean time without interrupted passes, seconds. A prefill pass's time includes the delay that the prompt causes
-    /// to the next passes of the same model.
+    /// Mean time of the passes of this shape, without interrupted passes, seconds. The time of a prefill pass includes
+    /// the delay that the prompt causes to the next passes of the same model.
     pub seconds: f64,
-    /// Robust coefficient of variation of the shape's timed passes: 1.4826 · median absolute deviation / median.
+    /// Robust coefficient of variation of the times of the shape's passes: 1.4826 · median absolute deviation / median.
     pub spread: f64,
     /// Number of timed passes of the shape.
     pub samples: u64,
@@ -206,7 +207,7 @@ impl From<Measurement> for Row {
 }
 
 impl ModelProfile {
-    /// The latency model that `truth` chooses: the fitted table, the linear fit or the staircase.
+    /// Returns the latency model that `truth` chooses: the fitted table, the linear fit or the staircase.
     pub fn truth(&self, truth: Truth) -> LatencySpec {
         match truth {
             Truth::Table => LatencySpec::Measured(self.table.clone()),
@@ -215,9 +216,9 @@ impl ModelProfile {
         }
     }
 
-    /// A staircase whose steps are the table's numbers of tokens. A pass is padded to the next larger of these
-    /// numbers and takes its time. A token of context costs the α of the linear fit. Above the largest number, the
-    /// last segment of the table continues.
+    /// Makes a staircase whose steps are the numbers of tokens in the table. A pass is padded to the next larger step
+    /// and takes its time; each token of context adds the α of the linear fit. Above the largest step, the last segment
+    /// of the table continues.
     fn staircase(&self) -> StaircaseSpec {
         let steps = self.table.batched.clone();
         let (tail_gamma_s, tail_delta_s) = match steps.as_slice() {

@@ -15,7 +15,7 @@ fn a_written_profile_is_read_back() {
 }
 
 proptest! {
-    /// Numbers of a profile that are written and read again keep the same bits.
+    /// If a profile is written and read again, its numbers keep the same bits.
     #[test]
     fn numbers_come_back(alpha in 0f64..1.0, seconds in 1e-9f64..1e3, noise in 0f64..2.0, name in "[ -~]{0,20}") {
         let mut p = profile(line, 0.0);
@@ -84,7 +84,8 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
             let model = spec.build();
             for m in &p.of(role).measured {
                 let pass = m.shape.pass(p.context_reads);
-                // A staircase pads a pass to the next of the table's numbers of tokens.
+                // In a staircase, a pass takes the time of the next of the table's numbers of tokens to which it is
+                // padded.
                 let batched = match &spec {
                     LatencySpec::Staircase(s) => s.steps.iter().map(|s| s.0).find(|&s| s >= pass.batched),
                     _ => None,
@@ -96,8 +97,8 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
         }
     }
     let LatencySpec::Staircase(s) = p.truth(Role::Target, Truth::Staircase) else { panic!() };
-    // Between two sizes, a pass takes the time of the next size. Above the largest size, the last segment of the table
-    // continues.
+    // Between two steps of the staircase, a pass takes the time of the next larger step. Above the largest step, the
+    // last segment of the table continues.
     let model = s.build().unwrap();
     let at = |batched| model.pass(PassShape { requests: 1, batched, context: 0, pairs: 0 }).as_s();
     let (size, seconds) = s.steps[s.steps.len() - 2];

@@ -1,4 +1,4 @@
-//! Which latency model of a profile a simulation uses.
+//! The choice of the latency model of a profile that a simulation uses.
 
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars
 
-# Keys of the comparison, headings, factors to the headings' units, and digits.
+# The columns of the table: key in the comparison, heading, factor that converts to the heading's unit, digits.
 _COLUMNS = (
     ("e2e_mean_s", "E2E, mean (s)", 1.0, 3),
     ("speedup", "speedup", 1.0, 2),
@@ -19,7 +19,7 @@ _COLUMNS = (
     ("mean_acceptance_length", "acceptance length", 1.0, 2),
 )
 
-# The first two of these that the run has drawn are shown.
+# Of these figures, the first two that the run has drawn are shown.
 _FIGURES = ("speedup*.svg", "tpot*.svg", "ttft*.svg", "slo-attainment*.svg", "draft-length*.svg")
 
 
@@ -71,7 +71,7 @@ def _drawn(figure: Path) -> str:
     return f'<img alt="{escape(figure.stem)}" style="max-width: 48%" src="data:image/svg+xml;base64,{data}">'
 
 
-# More replicas are not shown one by one.
+# A fleet with more replicas than this number is not shown replica by replica.
 _MOST_REPLICAS = 16
 
 

@@ -26,7 +26,7 @@ def shown(wanted: bool | None, unit: str) -> Iterator[Callable[[int, int], None]
     if not wanted:
         yield None
         return
-    # The notebook bar is a widget, which needs ipywidgets.
+    # The progress bar of a notebook is a widget, which needs ipywidgets.
     widget = _in_a_notebook() and importlib.util.find_spec("ipywidgets")
     bars = importlib.import_module("tqdm.notebook" if widget else "tqdm")
     with bars.tqdm(total=0, unit=f" {unit}", leave=False) as bar:

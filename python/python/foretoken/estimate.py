@@ -38,7 +38,7 @@ class Depths:
             requests[depth] += 1
             contexts[depth] += context
             gaps[depth] += gap if catches_up else 0
-        # A request that reaches a depth also drafts at every smaller depth.
+        # A request that drafts to a depth also drafts at every smaller depth, so its numbers are added there too.
         for depth in range(longest - 1, 0, -1):
             requests[depth] += requests[depth + 1]
             contexts[depth] += contexts[depth + 1]
@@ -71,7 +71,8 @@ class Estimate:
         self._belief = belief
         self.passes = 0
         prefill, riding = batch.prefill, batch.draft_prefill
-        # Tokens of the first draft pass besides drafting: prompt chunks, and catch-up tokens if it always extends.
+        # Tokens that the first draft pass computes besides drafting: prompt chunks, and catch-up tokens if the draft
+        # model processes these in every step.
         gaps = sum(batch.draft_gap.tolist()) if batch.always_extend else 0
         self._riders = riding.tokens + gaps, riding.context
         idle = self._riders[0] > 0
@@ -102,7 +103,8 @@ class Estimate:
             self._draft_s = 0.0
         self.passes += 1
         if self._belief.drafting == "parallel" and before > 0:
-            # Parallel drafting has one pass, counted at the first depth; deeper tokens only add to its size.
+            # Parallel drafting has one draft pass, counted at the first depth. Tokens of greater depths only make this
+            # pass larger.
             self._draft_s += self._belief.draft.gamma_s * requests
         else:
             self._draft_s += self._belief.draft.pass_s(read, batched)

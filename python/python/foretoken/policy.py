@@ -448,7 +448,7 @@ def _source(of: Any) -> str:
     try:
         return inspect.getsource(of)
     except (OSError, TypeError):
-        # A class typed at a prompt has no source: its compiled code is used.
+        # A class that was typed at a prompt has no source file. Its compiled code takes the place of its source.
         members = vars(of).values() if inspect.isclass(of) else [of]
         codes = [m.__code__ for m in members if hasattr(m, "__code__")]
         return "".join(f"{c.co_code.hex()}{c.co_consts!r}{c.co_names!r}" for c in codes)

@@ -155,7 +155,7 @@ def _spread(
     """
     ours, retries, *rest = more
     task = ray.remote(run).options(num_cpus=1, max_retries=retries)
-    # Sent to the cluster once, not with each task.
+    # The policies are sent to the cluster once, not with each task.
     policies = ray.put(ours)
     waiting = {
         task.remote(str(folder), f"{i}/{of}", policies, retries, *rest): f"{i}/{of}" for i in range(1, of + 1)
@@ -243,7 +243,7 @@ def _patient(run: Callable[[], int], policies: list[Registered], retries: int) -
         try:
             return run()
         except Error as error:
-            # A shared file system may keep the lock of a task that died with its node for a moment.
+            # A task that died with its node may have held a lock. A shared file system may keep this lock for a moment.
             if "running already" not in error.message or retries == 0:
                 raise
             retries -= 1

@@ -15,7 +15,7 @@ from foretoken.errors import BadInput
 
 __all__ = ["Capacity", "Results"]
 
-# The parts of a life, in the order of the table of ``foretoken run --why``.
+# The parts into which a request's time is divided, in the order of the table of ``foretoken run --why``.
 _PARTS = ("plain", "drafts", "verify", "rejected", "prompts", "host", "waiting", "kv_lost")
 
 

@@ -49,8 +49,8 @@ impl Format {
         }
     }
 
-    /// Keys that every JSON object of a file in this format has. No other format has all of these keys. If the file is
-    /// a list, they are keys of its first object.
+    /// Keys that every JSON object of a file in this format has. No other format has all of these keys. If the file
+    /// is a JSON list, its first object has these keys.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Format::VllmForward => &["case", "requests", "median_us", "ranks"],
@@ -69,11 +69,11 @@ impl fmt::Display for Format {
     }
 }
 
-/// Recognises the format of another tool's file by its content. If the file holds several JSON values, the first value
-/// decides.
+/// Recognises the format of another tool's file by its content. If the file holds several JSON values, the first
+/// value decides.
 ///
 /// # Errors
-/// The file cannot be read, or has none of the formats. The error says what was found.
+/// The file cannot be read, or has none of the known formats. The error describes the file's content.
 pub fn detect(path: &Path) -> Result<Format, Unread> {
     detect_bytes(path, &file::bytes(path)?)
 }
@@ -81,7 +81,7 @@ pub fn detect(path: &Path) -> Result<Format, Unread> {
 /// Recognises the format of a file with the content `bytes`. `path` is the file's name in errors.
 ///
 /// # Errors
-/// The content has none of the formats. The error says what was found.
+/// The content has none of the known formats. The error describes the content.
 pub fn detect_bytes(path: &Path, bytes: &[u8]) -> Result<Format, Unread> {
     if bytes.first().copied().is_some_and(sglang_forward::is_message) {
         return sglang_forward::messages(path, bytes)

@@ -19,7 +19,7 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     }
 }
 
-/// `bytes` as UTF-8 text. If they are no UTF-8, the error names the line of the first wrong byte.
+/// `bytes` as UTF-8 text. If `bytes` are not UTF-8, the error names the line of the first wrong byte.
 pub(super) fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Unread> {
     std::str::from_utf8(bytes).map_err(|e| {
         let at = e.valid_up_to();

@@ -7,7 +7,7 @@ use serde_json::{Deserializer, Error};
 use std::path::Path;
 
 /// Every JSON value of a file with the content `bytes`, with the line on which the value begins. `hint` is a text for
-/// errors that says what the file should be.
+/// errors that tells the user which file is expected.
 ///
 /// A value may be on one line, as tools append it, or on several lines, as people print it.
 pub(super) fn values<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) -> Result<Vec<(usize, T)>, Unread> {
@@ -43,7 +43,7 @@ pub(super) fn value<T: DeserializeOwned>(path: &Path, bytes: &[u8], hint: &str) 
     }
 }
 
-/// The error for a file whose text is not JSON. `hint` says what the file should be.
+/// The error for a file whose text is not JSON. `hint` is a text that tells the user which file is expected.
 pub(super) fn malformed(path: &Path, error: &Error, hint: &str) -> Unread {
     match error.is_eof() {
         true => Unread::line(path, error.line(), "is cut off: the JSON does not end", hint),
@@ -60,8 +60,8 @@ fn typed<T: DeserializeOwned>(path: &Path, line: usize, text: &str, hint: &str) 
     })
 }
 
-/// serde's message without its position. serde counts lines from the start of the value, not from the start of the
-/// file.
+/// serde's message without its position in the text. serde counts lines from the start of the JSON value and not from
+/// the start of the file, so its line number would be wrong.
 fn reason(error: &Error) -> String {
     let message = error.to_string();
     message.split(" at line ").next().unwrap_or(&message).to_owned()

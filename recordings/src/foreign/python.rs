@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 const CONSTANTS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
-/// `text` with `NaN`, `Infinity` and `-Infinity` put in quotes. A field that no reader uses may then hold such a
-/// constant. A field that must be a number is refused, and the error quotes the constant.
+/// Returns `text` with `NaN`, `Infinity` and `-Infinity` put in quotes. If no reader uses a field with such a
+/// constant, the field does no harm. If a reader needs a number in the field, the field is refused, and the error
+/// quotes the constant.
 pub(super) fn constants(text: &str) -> Cow<'_, str> {
     if !CONSTANTS.iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);

@@ -26,7 +26,7 @@ pub struct BenchRun {
     pub rate: Rate,
     /// The benchmark client's limit on requests in flight; `None`: no limit.
     pub max_concurrency: Option<u32>,
-    /// Seconds from the run's first request to the end of its last.
+    /// Seconds from the start of the run's first request to the end of its last request.
     pub duration_s: f64,
     /// Number of requests of the run that succeeded.
     pub completed: usize,
@@ -34,8 +34,9 @@ pub struct BenchRun {
     pub total_input_tokens: u64,
     /// Number of output tokens of the requests that succeeded.
     pub total_output_tokens: u64,
-    /// Mean tokens emitted per verify step, the target's own token included. The mean is over the server's whole time
-    /// since its start, so it describes this run only if the server was new. `None` without speculation.
+    /// Mean tokens that a request gets in a verify step, with the target's own token. The mean is over the time since
+    /// the server's start, so it describes this run only if the server was started for it. `None` without
+    /// speculation.
     pub accept_length: Option<f64>,
     /// Time to the first token, over the requests that succeeded.
     pub ttft: Summary,

@@ -30,7 +30,8 @@ pub struct DsparkRecords {
     /// If not `None`, the server simulated acceptance with this number of tokens per step, and the records say nothing
     /// about real acceptance.
     pub simulated_accept_length: Option<f64>,
-    /// Names of the parts of a step that the server recorded. Fields of other parts are `None` in every step.
+    /// Names of the parts of a step's record that the server kept (SGLang's `components`, such as `core` and `reqs`).
+    /// Fields of other parts are `None` in every step.
     pub components: Vec<String>,
     /// The recorded verify steps of the data-parallel rank, oldest first.
     pub steps: Vec<DsparkStep>,
@@ -77,8 +78,8 @@ pub struct DsparkRequest {
     pub accept_len: u32,
     /// Number of the request's draft tokens that the target accepted in the step.
     pub correct_drafts: u32,
-    /// Number of correct draft tokens that mode `cap-accept` cut off, because they lie beyond the verify length. This
-    /// mode verifies all draft tokens.
+    /// Number of correct draft tokens that mode `cap-accept` cut off, because they lie beyond the verify length. The
+    /// mode `cap-accept` verifies all draft tokens and cuts afterwards.
     pub cap_trim: u32,
     /// Token ids of the request's draft tokens.
     pub draft_tokens: Vec<u32>,
@@ -148,7 +149,7 @@ pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// Reads DSpark's records of a file with the content `bytes`. `path` is the file's name in errors.
+/// Reads DSpark's records of verify steps from `bytes`, the content of a file. `path` is the file's name in errors.
 ///
 /// # Errors
 /// The content has another format, the server recorded nothing, or numbers contradict each other.
@@ -245,7 +246,8 @@ pub(super) mod tests {
     use crate::foreign::testing::{damage, of, with};
 
     /// A file for the tests. SGLang 0.5.23's own `DecodeStepRecord` and `ReqDetail` wrote the records through msgspec
-    /// 0.22.0 from made-up values. The rest is made up in the form of `DsparkInfoDumper.dump` and `/server_info`.
+    /// 0.22.0 from made-up values. All other parts of the file are made up in the form of `DsparkInfoDumper.dump` and
+    /// `/server_info`.
     pub(in crate::foreign) const GOOD: &str = include_str!("../../fixtures/sglang-0.5.23-dspark.json");
 
     #[test]

@@ -28,7 +28,7 @@ const SCHEMA: u32 = 1;
 /// any depth.
 const DEPTH: usize = 32;
 
-/// A step of an SGLang scheduler: its GPU time, and the requests that it ran and that waited.
+/// A step of an SGLang scheduler: its GPU time, the requests that ran in it, and the requests that waited meanwhile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardStep {
     /// Name of the scheduler's worker: `--forward-pass-metrics-worker-id`.
@@ -37,8 +37,8 @@ pub struct ForwardStep {
     pub dp_rank: u32,
     /// Number of the scheduler's message, counted per rank. A gap between two numbers means that messages were lost.
     pub counter: u64,
-    /// Seconds on the GPU from the start of the step's first pass to the end of its last, gaps included. With
-    /// speculation these are passes of the draft model and verify passes.
+    /// Seconds on the GPU from the start of the step's first forward pass to the end of its last forward pass, gaps
+    /// included. With speculation, the step's passes are passes of the draft model and verify passes of the target.
     pub wall_s: f64,
     /// The requests that the step ran.
     pub scheduled: Scheduled,
@@ -148,8 +148,8 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardStep>, Unread> {
     }
 }
 
-/// True if a file that starts with the byte `first` holds msgpack. In msgpack such a byte starts a small map or
-/// array. No UTF-8 text starts with such a byte.
+/// True if a file whose first byte is `first` holds msgpack. In msgpack, bytes from 0x80 to 0x9f start a small map or
+/// array. No UTF-8 text starts with one of these bytes.
 pub(super) fn is_message(first: u8) -> bool {
     (0x80..=0x9f).contains(&first)
 }
@@ -234,15 +234,15 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// Two hex-encoded messages of made-up values, a step and a heartbeat, written by SGLang 0.5.23's own `encode`
-    /// (msgspec 0.22.0).
+    /// `STEP` and `HEARTBEAT` are two hex-encoded messages of made-up values: a step and a heartbeat. SGLang 0.5.23's
+    /// own `encode` (msgspec 0.22.0) wrote them.
     const STEP: &str = include_str!("../../fixtures/sglang-0.5.23-forward-step.hex");
     const HEARTBEAT: &str = include_str!("../../fixtures/sglang-0.5.23-forward-heartbeat.hex");
 
     /// The step of the message [`STEP`], written by msgspec's JSON encoder.
     pub(in crate::foreign) const JSON: &str = include_str!("../../fixtures/sglang-0.5.23-forward.json");
 
-    /// A file with the two messages of [`STEP`]: a step and a heartbeat.
+    /// The content of a file with two messages: [`STEP`], then [`HEARTBEAT`], both decoded from hex.
     pub(in crate::foreign) fn two_messages() -> Vec<u8> {
         let hex = format!("{STEP}{HEARTBEAT}");
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()

@@ -37,8 +37,8 @@ pub struct RequestRecord {
     pub dp_rank: Option<u32>,
     /// Seconds from the request's arrival to its end.
     pub e2e_latency_s: f64,
-    /// Seconds from the request's arrival to its first token. `None` without `--enable-metrics`, like the times in the
-    /// following fields.
+    /// Seconds from the request's arrival to its first token. `None` without `--enable-metrics`; this is also so for
+    /// the times in the following fields.
     pub first_token_latency_s: Option<f64>,
     /// Seconds that the request waited to be scheduled.
     pub queue_s: Option<f64>,
@@ -66,8 +66,8 @@ pub struct RequestSpeculation {
     /// Number of draft tokens proposed for the request (`spec_num_proposed_drafts`). SGLang computes it as steps ×
     /// *configured* width, which is wrong if the width adapts. `None` if the configured width is 0.
     pub proposed_drafts: Option<u64>,
-    /// For DSpark: mean over the request's steps of the verify length in tokens (`spec_cap_length`). It includes the
-    /// token before the draft tokens.
+    /// For DSpark: mean over the request's steps of the verify length in tokens (`spec_cap_length`). The verify
+    /// length includes the token before the draft tokens.
     pub cap_length: Option<f64>,
     /// For DSpark: `[v]` is the number of the request's steps in which v tokens were verified
     /// (`spec_cap_lens_histogram`). Empty for other drafters.
@@ -110,7 +110,7 @@ struct RawReason {
 /// Reads the requests from an SGLang server's log of request metrics, in the order in which the requests ended.
 ///
 /// # Errors
-/// The file cannot be read, a line is not such a record, or its counts contradict each other.
+/// The file cannot be read, a line is not the record of a request, or the counts of a record contradict each other.
 pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
     parse(path, &file::bytes(path)?)
 }
@@ -119,7 +119,7 @@ pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
 /// the requests ended. `path` is the file's name in errors.
 ///
 /// # Errors
-/// A line is not such a record, or its counts contradict each other.
+/// A line is not the record of a request, or the counts of a record contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<RequestRecord>, Unread> {
     json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_record(path, line, raw)).collect()
 }
@@ -147,9 +147,9 @@ fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, 
     })
 }
 
-/// Reads the counts of draft tokens. It is an error if the counts contradict each other. The result is `None` if the
-/// histogram is missing, because SGLang omits it if no step verified a draft token. SGLang updates step count, sum and
-/// histogram together.
+/// Reads the counts of a request's draft tokens. It is an error if the counts contradict each other. Returns `None`
+/// if the histogram and the step count are missing: SGLang omits both if no step verified a draft token, because it
+/// updates step count, sum and histogram together.
 fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String> {
     let Some(histogram) = raw.spec_correct_drafts_histogram.take() else {
         return match raw.spec_verify_ct {
@@ -179,8 +179,8 @@ fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String>
     }))
 }
 
-/// The sum of `counts`, which stays at the largest `u64` in place of overflowing, because damaged counts may be very
-/// large.
+/// The sum of `counts`. If the sum would overflow, the result is the largest `u64`, because damaged counts may be
+/// very large.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }

@@ -5,14 +5,15 @@ use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// A temporary file with these bytes; it is deleted when the value is dropped.
+/// A temporary file with the content `bytes`; it is deleted when the returned value is dropped.
 pub(super) fn file(bytes: &[u8]) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     file
 }
 
-/// Calls `read` on a file with the given bytes. An error is returned as text with its line.
+/// Calls `read` on a temporary file with the content `bytes`. An error is returned as text, with the line at fault
+/// and with `f` as the file's name.
 pub(super) fn of<T>(bytes: &[u8], read: fn(&Path) -> Result<T, Unread>) -> Result<T, String> {
     let file = file(bytes);
     read(file.path()).map_err(|e| {
@@ -22,14 +23,14 @@ pub(super) fn of<T>(bytes: &[u8], read: fn(&Path) -> Result<T, Unread>) -> Resul
     })
 }
 
-/// Asserts two things about the reader `read`, with damaged copies of `good`. No cut and no changed byte makes it
-/// panic. Every cut is an error, except at the lengths in `whole`.
+/// Asserts two things about the reader `read`, with damaged copies of the file `good`. First, `read` does not panic
+/// on any cut or changed copy. Second, every copy that is cut is an error, except copies whose length is in `whole`.
 pub(super) fn damage<T>(good: &[u8], whole: &[usize], read: fn(&Path) -> Result<T, Unread>) {
     for length in 0..good.len() {
         let cut = of(&good[..length], read);
         assert_eq!(cut.is_ok(), whole.contains(&length), "cut to {length} bytes: {:?}", cut.err());
     }
-    // Only one other value is tried for each byte of the file, because this test is no fuzzer.
+    // Each byte of the file is replaced by one other value only, because this test is no fuzzer.
     for (at, other) in (0..good.len()).zip([b'-', b'9', b'"', b'[', 0xff, 0x00, b'N'].into_iter().cycle()) {
         let mut changed = good.to_vec();
         changed[at] = other;

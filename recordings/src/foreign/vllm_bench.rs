@@ -26,7 +26,7 @@ pub struct BenchRun {
     pub rate: Rate,
     /// The benchmark client's limit on requests in flight; `None`: no limit.
     pub max_concurrency: Option<u32>,
-    /// Seconds from the run's first request to the end of its last.
+    /// Seconds from the start of the run's first request to the end of its last request.
     pub duration_s: f64,
     /// Number of requests of the run that succeeded.
     pub completed: usize,
@@ -62,8 +62,8 @@ pub struct SpeculationTotals {
 /// A request of `vllm bench serve` as the client saw it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRequest {
-    /// When the client sent the request, in seconds. Zero of this clock is an arbitrary instant, the same for the whole
-    /// run.
+    /// When the client sent the request, in seconds. The zero of these times is an arbitrary instant, equal for all
+    /// requests of the run.
     pub start_s: f64,
     /// Number of the request's prompt tokens.
     pub input_len: u32,
@@ -210,7 +210,8 @@ fn read_requests(path: &Path, line: usize, raw: &mut Raw) -> Result<Vec<BenchReq
     Ok((0..n).map(request).collect())
 }
 
-/// Reads a run's counts of speculative decoding. vLLM writes all of their fields or none.
+/// Reads a run's counts of speculative decoding. vLLM writes all fields whose names begin with `spec_decode_`, or
+/// none of them.
 fn read_speculation(path: &Path, line: usize, raw: &mut Raw) -> Result<Option<SpeculationTotals>, Unread> {
     let Some(num_drafts) = raw.spec_decode_num_drafts else {
         return Ok(None);

@@ -79,11 +79,11 @@ impl ForwardShape {
 pub struct ForwardCase {
     /// The batch, with the lengths that ran.
     pub shape: ForwardShape,
-    /// Median seconds of a pass over the batch. If several ranks (GPUs) run the pass, its time is that of the slowest
-    /// rank.
+    /// Median seconds of a pass over the batch. If several ranks (GPUs) run the pass, this is the median of the
+    /// slowest rank's time.
     pub median_s: f64,
-    /// How far the medians of a rank's time samples lie apart, relative to the rank's median. This is the largest value
-    /// over the ranks. vLLM warns above 0.005.
+    /// The spread of the medians of a rank's time samples, divided by the rank's median. The field has the largest
+    /// such value over all ranks. vLLM warns above 0.005.
     pub spread: f64,
     /// Number of tokens scheduled in the pass: the queries, plus tokens of a prefix hit that models with bounded replay
     /// compute again.
@@ -128,7 +128,8 @@ pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// Reads the results of a file with the content `bytes`. `path` is the file's name in errors.
+/// Reads the results of `vllm bench forward` from `bytes`, the content of a file. `path` is the file's name in
+/// errors.
 ///
 /// # Errors
 /// The content is not a list of cases, a batch has impossible lengths, or a case has no ranks or no time.
@@ -184,7 +185,7 @@ pub struct BadShape {
 /// The text of a file for `vllm bench forward --shapes FILE.json`.
 ///
 /// # Errors
-/// A batch is one that vLLM would refuse. The error names the first such batch.
+/// vLLM would refuse one of the batches. The error names the first such batch.
 pub fn shapes(cases: &[ForwardShape]) -> Result<String, BadShape> {
     #[derive(Serialize)]
     struct Shapes<'a> {
@@ -201,9 +202,9 @@ pub(super) mod tests {
     use super::*;
     use crate::foreign::testing::{damage, of, with};
 
-    /// A made-up file in the form that vLLM 0.33.0 writes. The `requests` are what its
-    /// `parse_case("verify=2*4@100:3")` and `parse_case("chunk=8@20c")` give through `asdict`. The keys of a rank are
-    /// the keys of `main.py::run_case` and `capture.py`.
+    /// A made-up file in the form that vLLM 0.33.0 writes. Its `requests` have the values that vLLM's
+    /// `parse_case("verify=2*4@100:3")` and `parse_case("chunk=8@20c")` return, written by `asdict`. The keys of a
+    /// rank are the keys of `main.py::run_case` and `capture.py`.
     pub(in crate::foreign) const GOOD: &str = r#"[
   {"case": "verify",
    "requests": [{"query_len": 4, "kv_len": 100, "num_draft_tokens": 3, "chunked": false},

@@ -1,9 +1,10 @@
-//! The types that a recording consists of.
+//! The types of a recording's contents: the planned requests, the server, and the events of the run.
 
 use foretoken_sim::{Arrivals, Time};
 use serde::{Deserialize, Serialize};
 
-/// What a recording knows before the first request is sent: server, policy, settings and the planned requests.
+/// The start of a recording, written before the first request is sent: server, policy, settings and the planned
+/// requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// Version of Foretoken that made the recording.
@@ -61,7 +62,7 @@ pub struct Server {
     pub version: Option<String>,
     /// The names of the models that the server offers.
     pub models: Vec<String>,
-    /// The model's limit on prompt plus output tokens of a request; `None` if the server does not state one.
+    /// The model's limit on prompt plus output tokens of a request; `None` if the server does not state a limit.
     pub max_model_len: Option<u32>,
     /// True if the server answers `/metrics`.
     pub metrics: bool,
@@ -114,14 +115,14 @@ pub enum Event {
     },
     /// A note of the recorder for the reader of the results.
     Note {
-        /// When the note was made.
+        /// When the note was made, counted from the run's start.
         at: Time,
         /// The note's text.
         text: String,
     },
     /// The last event of a recording.
     End {
-        /// When the run ended.
+        /// When the run ended, counted from the run's start.
         at: Time,
         /// How the run ended.
         ending: Ending,
@@ -133,8 +134,8 @@ pub enum Event {
 pub enum Tokens {
     /// The ids of the chunk's tokens.
     Ids(Vec<u32>),
-    /// The answer's number of tokens so far, this chunk included; the server reports this total, not the chunk's own
-    /// number.
+    /// The answer's total number of tokens so far, with this chunk. The server reports this total, and not the number
+    /// of tokens of each chunk.
     SoFar(u32),
     /// The chunk has text, and the server does not report its number of tokens.
     Unknown,
@@ -147,11 +148,14 @@ pub enum Ended {
     Finished {
         /// Why the answer ended: `length`, `stop`, or another reason that the server states.
         reason: String,
-        /// Number of the request's prompt tokens, as the server counts them; `None` if it does not report them.
+        /// Number of the request's prompt tokens, as the server counts them; `None` if the server does not report
+        /// this number.
         prompt_tokens: Option<u32>,
-        /// Number of the answer's tokens, as the server counts them; `None` if it does not report them.
+        /// Number of the answer's tokens, as the server counts them; `None` if the server does not report this
+        /// number.
         completion_tokens: Option<u32>,
-        /// Prompt tokens found in the server's prefix cache; `None` if the server does not report them.
+        /// Number of the request's prompt tokens found in the server's prefix cache; `None` if the server does not
+        /// report this number.
         cached_tokens: Option<u32>,
         /// The server's own metrics of the request, as JSON.
         metrics: Option<String>,
@@ -162,8 +166,8 @@ pub enum Ended {
         status: u16,
         /// The start of the server's message about the refusal, at most a few hundred characters.
         said: String,
-        /// The server's `retry-after`: seconds after which the client may try again. `None` if the server does not send
-        /// it.
+        /// The server's `retry-after`: seconds after which the client may try again. `None` if the server sends no
+        /// `retry-after`.
         retry_after_s: Option<f64>,
     },
     /// The connection failed, or the answer broke off.
@@ -213,7 +217,8 @@ pub enum Ending {
 /// A whole recording in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// What was known before the run's first request: server, policy, settings and planned requests.
+    /// The start of the recording, written before the run's first request: server, policy, settings and planned
+    /// requests.
     pub head: Head,
     /// What happened during the run (requests sent, parts of answers, metrics, log lines), in the order in which it was
     /// observed.

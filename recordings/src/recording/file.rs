@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The kind of file that a recording is.
+/// The file kind of a recording: the name and version with which the file begins.
 pub const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
 
 /// Appends events to a recording. Events that cannot be written, for example because the disk is full, are kept in
@@ -64,7 +64,7 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Returns when all events that were appended are on the disk, so that a power cut cannot remove them.
+    /// Waits until all appended events are on the disk, so that a power cut cannot remove them.
     ///
     /// # Errors
     /// If the disk fails.
@@ -135,8 +135,8 @@ pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unrea
                         let what = format!("frame {frame} speaks of request {request} of {}", head.asked.len());
                         return Err(bad(what, AGAIN));
                     };
-                    // One task records the events of a request, one after the other. Their times therefore never
-                    // fall.
+                    // One task records the events of a request, one after the other. So the times of a request's
+                    // events never fall.
                     if std::mem::replace(before, at) > at {
                         return Err(bad(format!("frame {frame} goes back in time at request {request}"), AGAIN));
                     }

@@ -1,6 +1,6 @@
-//! What `foretoken observe` records while it sends requests to a server. It records what it sent, what came back and
-//! when, and what the server's metrics and step log reported. Events have the order in which they were observed, and
-//! are recorded without interpretation.
+//! A recording: the file that `foretoken observe` writes while it sends requests to a server. It has the sent
+//! requests, the answers with their times, and the reports of the server's metrics and step log. Events have the
+//! order in which they were observed, and are recorded without interpretation.
 
 mod facts;
 mod file;

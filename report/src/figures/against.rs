@@ -43,7 +43,7 @@ pub struct Mark {
     pub on: fn(&Cell) -> bool,
     /// The sign, such as `!`.
     pub sign: &'static str,
-    /// The sign's explanation for the source line.
+    /// The sign's explanation, for the source line (the line below a figure that says where its numbers come from).
     pub says: &'static str,
 }
 
@@ -53,7 +53,8 @@ impl Quantity {
         self.mark.as_ref().filter(|m| cells.iter().any(|c| (m.on)(c))).map_or("", |m| m.sign)
     }
 
-    /// The figure's source line. It explains the sign if a run of the figure is marked.
+    /// The figure's source line, which says where the numbers come from. It explains the sign if a run of the figure is
+    /// marked.
     pub fn source(&self, view: &View) -> String {
         let marked = |m: &&Mark| view.all(|_| true).into_iter().any(|c| (m.on)(c));
         let says = self.mark.as_ref().filter(marked).map(|m| format!(" · {}: {}", m.sign, m.says));
@@ -108,7 +109,7 @@ impl Quantity {
 impl Quantity {
     /// The least and the greatest mean inside a figure's frame. `values` are all means; `low` and `high` are the least
     /// and the greatest of them. A change far beyond most others lies outside the frame. The figure shows an arrowhead
-    /// for it at the edge, so that the scale of the other changes stays readable.
+    /// for such a change at the frame's edge, so that the scale of the other changes stays readable.
     fn frame(&self, values: &[Mean], low: f64, high: f64) -> (f64, f64) {
         if self.scale != Scale::Change {
             return (low, high);

@@ -29,7 +29,7 @@ const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring }
 /// The loss of each policy in each scenario of the arena.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArenaMap {
-    /// The policies, the best first, as (name, is the policy a bound?). No server can run a bound.
+    /// The policies, the best first, as (name, is the policy a bound?). A bound is an oracle that no server can run.
     pub policies: Vec<(String, bool)>,
     /// The scenarios as (name, name of the group, such as tuning or held-out). Scenarios of one group follow each
     /// other.

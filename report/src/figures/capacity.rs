@@ -1,5 +1,5 @@
-//! Figures of a capacity search: the highest request rate that each policy carries, and the share of requests that keep
-//! their SLO bounds at each rate.
+//! Figures of a capacity search: the highest request rate that a server carries with each policy (enough requests keep
+//! their SLO bounds and the queue does not grow), and the share of requests that keep their bounds at each rate.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Ink};
@@ -188,7 +188,7 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
 }
 
 /// The least and the greatest rate on the axis of the panel with the swept values `at`; `None` if no policy has a
-/// capacity there.
+/// capacity at these values.
 fn rates_of(all: &[Carried], at: &str) -> Option<[f64; 2]> {
     let rates = || all.iter().filter(|c| c.at == at).filter_map(|c| Some(c.req_s?.mean));
     Some([SHOWN[0] * rates().reduce(f64::min)?, SHOWN[1] * rates().reduce(f64::max)?])

@@ -167,8 +167,8 @@ mod tests {
         let cell_of =
             |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
         let points = line(&[cell_of(1), cell_of(2)], by_depth);
-        // In the made-up runs, of v verified draft tokens of a step v / 2 are accepted, a hundred times for each v. So
-        // no draft token at the third position is reached.
+        // The made-up runs have a hundred request-steps for each number v of verified draft tokens, 1 to 3. Of v
+        // tokens, v / 2 are accepted, rounded down. So no draft token at the third position is reached.
         assert_eq!(points.len(), 2);
         assert_eq!((points[0].0, points[0].1.mean, points[0].1.n), (1.0, 200.0 / 3.0, 2));
         assert_eq!(points[0].1.half_width, Some(0.0));

@@ -84,8 +84,8 @@ pub fn run_in_words(cell: &Cell) -> String {
     run(cell, one)
 }
 
-/// The policy and the swept values of a run, as text, without a swept number of replicas. It is for sentences that give
-/// the number of replicas elsewhere.
+/// The policy and the swept values of a run, as text, without a swept number of replicas. The text is for sentences
+/// that give the number of replicas elsewhere.
 pub fn run_but_replicas(cell: &Cell) -> String {
     run(cell, |swept| if is_count(swept) { String::new() } else { words([swept]) })
 }

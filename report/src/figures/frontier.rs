@@ -27,7 +27,8 @@ pub struct FrontierPoint {
     pub cost_hour: f64,
     /// P99 over requests of the latency that the figure shows, seconds.
     pub p99_s: f64,
-    /// Did the fleet carry the load? It does if enough requests kept their SLO bounds and the fleet kept up.
+    /// Did the fleet carry the load? A fleet carries the load if enough requests keep their SLO bounds and the fleet
+    /// keeps up with the arrivals.
     pub carried: bool,
 }
 

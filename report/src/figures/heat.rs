@@ -104,8 +104,9 @@ pub fn draw(view: &View) -> Option<String> {
     }))
 }
 
-/// The fields of the map, from the runs for whose swept values `sweep` returns true. Uses one seed, or pools all seeds
-/// if `seed` is `None`.
+/// The fields of the map of goodput, each for one draft length and one bucket of batch sizes. Counts the runs for whose
+/// swept values `sweep` returns true and whose policy chooses lengths without looking at the requests. Uses one seed,
+/// or pools all seeds if `seed` is `None`.
 fn map(view: &View, sweep: impl Fn(&[Swept]) -> bool, seed: Option<u64>) -> Map {
     let mut map = Map::new();
     let asked = |c: &&Cell| c.entry.blind && seed.is_none_or(|seed| c.key().seed == seed);
@@ -152,7 +153,7 @@ struct Optimum {
 }
 
 /// The best length for each batch size of a map. Leaves out a batch size if the next shorter or the next longer length
-/// of the map has no steps there, because this length may be better.
+/// of the map has no steps at this size, because the missing length may be better.
 fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();

@@ -19,7 +19,8 @@ pub struct Latency {
     pub axis: &'static str,
     /// The unit of the axis: (number of units in one second, the unit's name).
     pub unit: (f64, &'static str),
-    /// Text for the source line: which requests have this latency.
+    /// Text for the source line (the line below the figure that says where its numbers come from): which requests have
+    /// this latency.
     pub whose: &'static str,
     /// Returns the latency's distribution in a run.
     pub of: fn(&Cell) -> &Cdf,
@@ -104,10 +105,10 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
 
 /// The SLO bound that a panel shows.
 struct Bound {
-    /// The bound in seconds, mean over seeds.
+    /// The SLO bound on the panel's latency in seconds, mean over seeds.
     at_s: f64,
-    /// The autoregressive policy from whose P90 the bound was taken. 90 % of its requests are at or below the bound by
-    /// definition. `None` if the bound was not taken from a policy's P90.
+    /// The autoregressive policy from whose P90 the SLO bound was taken. 90 % of this policy's requests are at or below
+    /// the bound by definition. `None` if the bound was not taken from a policy's P90.
     defined_by: Option<String>,
 }
 
@@ -119,7 +120,7 @@ impl Bound {
         Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
     }
 
-    /// The bound in ms as text for the panel's title, with a star if `defined_by` names a policy.
+    /// The SLO bound in ms as text for the panel's title, with a star if `defined_by` names a policy.
     fn says(&self) -> String {
         let star = if self.defined_by.is_some() { " *" } else { "" };
         format!("SLO ≤ {} ms{star}", fixed(self.at_s * 1e3, 2))
@@ -130,7 +131,8 @@ impl Bound {
     }
 }
 
-/// Text for the source line that explains the dashed line and the star; empty if no panel has a bound.
+/// Text for the source line (the line below the figure) that explains the dashed line of an SLO bound and the star in
+/// panel titles; empty if no panel has a bound.
 fn legend(bounds: &[Option<Bound>]) -> String {
     let line = bounds.iter().flatten().next().map(|_| " · dashed: the SLO".to_owned());
     let star = bounds.iter().flatten().find_map(|b| b.defined_by.as_ref());

@@ -310,11 +310,11 @@ fn bound(cells: &[&Cell]) -> String {
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
-/// Draws every figure for which the runs have data, in a fixed order. First the distance to the fastest policy,
-/// speedup, SLO attainment, regret and change: each by policy, and over each swept number. Then mean latency over each
-/// swept number, and throughput against time per token by load. Then batch size and draft length over time: one file
-/// per combination of swept values. Then latencies, chosen draft lengths, acceptance, calibration, goodput, KV use and
-/// preemptions. Then the replicas of a fleet.
+/// Draws every figure for which the runs have data, in a fixed order. The first figures show the distance to the
+/// fastest policy, speedup, SLO attainment, regret and change: each by policy, and over each swept number. The next
+/// ones show mean latency over each swept number, and throughput against time per token by load. Batch size and draft
+/// length over time follow, with one file per combination of swept values. Then come latencies, chosen draft lengths,
+/// acceptance, calibration, goodput, KV use and preemptions. The replicas of a fleet are last.
 pub fn figures(report: &Report) -> Vec<Figure> {
     drawn(report, Sheet::Screen)
 }

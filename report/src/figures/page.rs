@@ -1,5 +1,6 @@
-//! The layout of a figure: its title, a grid of panels, the legend to the right of the panels, and the source line
-//! below. All panels share the vertical axis. They also share the horizontal axis, unless each panel has its own.
+//! The layout of a figure: its title, a grid of panels, the legend to the right of the panels, and below them the
+//! source line, which says where the numbers come from. All panels share the vertical axis. They also share the
+//! horizontal axis, unless each panel has its own.
 //!
 //! The legend has a column of its own, so it never hides data. A tick label that would touch the label before it is
 //! left out.
@@ -77,8 +78,8 @@ pub fn columns(n: usize) -> usize {
 }
 
 impl Page {
-    /// The figure as the text of an SVG document. `data` draws into each panel, over the panel's grid; its last
-    /// argument is the panel's index.
+    /// The figure as the text of an SVG document. `data` draws into each panel, over the panel's grid; the last
+    /// argument of `data` is the panel's index.
     pub fn svg(&self, data: impl Fn(&Canvas, &Panel, usize)) -> String {
         let (sheet, margin) = (self.sheet, self.sheet.margin());
         let screen = sheet == Sheet::Screen;
@@ -209,7 +210,8 @@ impl Page {
     }
 }
 
-/// Breaks the source line between its parts into lines of at most `room` px.
+/// Breaks the source line (which says where a figure's numbers come from) between its parts into lines of at most
+/// `room` px.
 fn source_lines(source: &str, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in source.split(" · ") {

@@ -31,7 +31,7 @@ pub struct ReplicaWords<'a> {
     pub source: &'a str,
 }
 
-/// One replica, or the mean of some replicas, during its time in a row.
+/// One replica, or the mean of some replicas, during its time in a row of the figure.
 struct Stay {
     /// The times at which the replica starts to boot, starts to serve, and ends, seconds from the start of the run.
     times: [f64; 3],
@@ -302,7 +302,7 @@ mod tests {
     use crate::fixtures::report;
     use foretoken_sim::metrics::{ReplicaSummary, Scaled, ScalingDecision};
 
-    /// A run of 120 s on `n` replicas. Replica r runs r requests at a time from 0 s to 60 s, and none waits.
+    /// A run of 120 s on `n` replicas. Replica r runs r requests at a time from 0 s to 60 s, and no request waits.
     fn cell(n: usize) -> Cell {
         let second = Time::from_s(1.0);
         let bin =
@@ -330,7 +330,8 @@ mod tests {
         assert!([small.len(), large.len(), huge.len()].iter().all(|bytes| *bytes < 150_000));
     }
 
-    /// The second replica boots from 10 s to 20 s and ends at 40 s. The third one takes its place at 50 s.
+    /// The second replica boots from 10 s to 20 s and ends at 40 s. The third replica takes the place of the second at
+    /// 50 s.
     #[test]
     fn a_new_replica_takes_the_first_free_place() {
         let (s, never) = (Time::from_s, Time::MAX);

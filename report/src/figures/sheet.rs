@@ -6,7 +6,7 @@ use crate::{Dash, Look, Marker};
 /// The medium of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sheet {
-    /// A page on a screen: with its title and its source line.
+    /// A page on a screen: the figure has its title, and its source line (which says where the numbers come from).
     #[default]
     Screen,
     /// A column of a paper, 3.3 inches wide with type of 8 points. Title and source are in the caption, not in the

@@ -28,7 +28,7 @@ pub fn hex((r, g, b): Rgb) -> String {
 
 /// Colour of titles and labels.
 pub const INK: Rgb = (0x22, 0x22, 0x22);
-/// Colour of tick labels and source lines.
+/// Colour of tick labels and source lines (the lines below figures that say where their numbers come from).
 pub const GREY: Rgb = (0x66, 0x66, 0x66);
 /// Colour of frames and reference lines.
 pub const RULE: Rgb = (0x8c, 0x8c, 0x8c);

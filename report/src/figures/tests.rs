@@ -42,7 +42,7 @@ fn attribute<'t>(tag: &'t str, name: &str) -> &'t str {
     tag.split(&format!(" {name}=\"")).nth(1).map_or("", |rest| rest.split('"').next().unwrap())
 }
 
-/// Every text of a figure. A text's group has its size and anchor.
+/// Every text of a figure. The SVG group of a text gives the text's size and anchor.
 pub(super) fn texts(svg: &str) -> Vec<Placed> {
     let mut all = Vec::new();
     for group in svg.split("<g fill=").skip(1) {
@@ -147,7 +147,7 @@ fn the_list_follows_what_was_swept() {
     assert_eq!(files(&report(3, &[], &[], 1, 300)), plain);
     // The only policy does not draft, so there are no draft lengths to show.
     assert_eq!(files(&report(1, &[], &[], 1, 300)), [&plain[..3], &plain[4..7], &plain[10..]].concat());
-    // Thirteen policies: some look at confidences, and one is an oracle.
+    // Of these thirteen policies, some look at confidences, and one is an oracle.
     let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
     assert!(["calibration.svg", "regret.svg", "behind.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));

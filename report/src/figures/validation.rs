@@ -56,7 +56,7 @@ pub struct ValidatedRun {
     /// The panel's title: the policy and the load of its runs.
     pub title: String,
     /// Latencies of finished requests, seconds: for each kind of run in [`RunKind::ALL`] the lists of TTFT, TPOT and
-    /// E2E. Empty if there was no such run.
+    /// E2E. The lists of a kind without a run are empty.
     pub latencies: [[Vec<f64>; 3]; 4],
     /// End-to-end latency of each request, seconds, as (live, simulated with the recorded acceptance).
     pub requests: Vec<(f64, f64)>,
@@ -80,7 +80,7 @@ pub struct Validated {
     pub runs: Vec<ValidatedRun>,
 }
 
-/// Draws the figures of live runs with their simulations: each of seven kinds for which there are data.
+/// Draws the figures of live runs with their simulations. There are seven figures; a figure without data is not drawn.
 pub fn validation_figures(of: &Validated) -> Vec<Figure> {
     let latency = |at: usize, name: &str, file: &str| Some(figure(file, distributions(of, at, name)?));
     let scatter = |name: &str, file: &str, points: fn(&ValidatedRun) -> &[(f64, f64)]| {

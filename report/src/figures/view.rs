@@ -92,14 +92,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The runs of a policy for whose swept values `sweep` returns true. If `sweep` accepts one combination of swept
-    /// values, there is one run for each seed.
+    /// The runs of a policy, limited to runs whose swept values `sweep` accepts. If `sweep` accepts one combination of
+    /// swept values, there is one run for each seed.
     pub fn cells(&self, policy: &str, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| c.key().policy == policy && sweep(&c.key().sweep)).collect()
     }
 
-    /// The mean of a number of a policy over seeds, for the runs for whose swept values `sweep` returns true. Leaves
-    /// out seeds in which the number is missing or not finite; `None` if no seed remains.
+    /// The mean over seeds of a policy's number, which `of` reads from a run. Uses the runs for whose swept values
+    /// `sweep` returns true. Leaves out seeds in which the number is missing or not finite; `None` if no seed remains.
     pub fn mean(
         &self,
         policy: &str,
@@ -116,7 +116,7 @@ impl<'a> View<'a> {
         self.cells.iter().any(|c| c.key().seed == seed && c.key().sweep == combination)
     }
 
-    /// The runs of all policies for whose swept values `sweep` returns true.
+    /// The runs of all policies, limited to runs whose swept values `sweep` accepts.
     pub fn all(&self, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
         self.cells.iter().copied().filter(|c| sweep(&c.key().sweep)).collect()
     }
@@ -159,7 +159,7 @@ impl<'a> View<'a> {
         format!("{what} · {}", self.name)
     }
 
-    /// The source line of a figure that shows means over seeds.
+    /// The source line (which says where the numbers come from) of a figure that shows means over seeds.
     pub fn source_of_means(&self) -> String {
         let interval = if self.seeds.len() > 1 { "mean with 95 % interval over seeds" } else { "no interval" };
         self.source(&[&count(self.seeds.len(), "seed"), interval])
@@ -199,9 +199,9 @@ const MARKERS: [Marker; 8] = [
     Marker::Ring,
 ];
 
-/// Gives every policy another look (colour, dash and marker). A policy that looks like an earlier one keeps its colour.
-/// It gets a dash and a marker that no other policy of this colour has, or else a new combination of dash and marker
-/// for this colour.
+/// Gives each policy a look (colour, dash and marker) that no other policy has. A policy that looks like an earlier one
+/// keeps its colour. It gets a dash and a marker that no other policy of this colour has, or else a new combination of
+/// dash and marker for this colour.
 fn distinct_looks(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     for i in 1..policies.len() {
         let own = policies[i].1;

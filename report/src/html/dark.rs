@@ -1,8 +1,9 @@
 //! Dark mode of figures: gives another colour to every stroke and fill that would not be visible on a dark page.
 //!
-//! CSS rules match colours by the SVG's attributes. So the same SVG serves both modes, and an SVG file of its own stays
-//! light. The greys of the figures' style, black, and the blues of fixed draft lengths have fixed replacements. The
-//! other colours of policies keep their hue and are lightened until their contrast with the dark page suffices.
+//! CSS rules match colours by the SVG's attributes. So the same SVG serves both modes, and an SVG file outside of a
+//! page stays light. The greys of the figures' style, black, and the blues of fixed draft lengths have fixed
+//! replacements. The other colours of policies keep their hue and are lightened until their contrast with the dark page
+//! suffices.
 
 use crate::figures::{BEHIND, GREY, GRID, INK, KEPT, PAPER, QUIET, RULE, Rgb, hex, shades};
 use foretoken_policies::RAMP;
@@ -129,7 +130,8 @@ mod tests {
         assert!(css.contains(&format!("{{stroke:{}}}", hex(DARK_RAMP[7]))), "{css}");
     }
 
-    /// WCAG 2.1, 1.4.11. Grids, backgrounds and shaded regions need no such contrast.
+    /// WCAG 2.1 (1.4.11) demands a contrast ratio of 3 for lines. Grids, backgrounds and shaded regions need no such
+    /// contrast.
     #[test]
     fn greys_of_lines_have_contrast_in_both_modes() {
         for (light, dark) in GREYS.into_iter().filter(|(light, _)| ![PAPER, GRID, KEPT].contains(light)) {

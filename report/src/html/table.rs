@@ -73,7 +73,7 @@ impl Value {
         Value { text: "–".to_owned(), number: true, ..Value::default() }
     }
 
-    /// A text that links to a page beside this one.
+    /// A text that links to the address `link`, such as a page in the same folder.
     pub fn link(text: impl Into<String>, link: impl Into<String>) -> Value {
         Value { text: text.into(), link: link.into(), ..Value::default() }
     }

@@ -134,7 +134,7 @@ fn load(fleet: &FleetCell, pool: &Pool) -> Option<Load> {
     })
 }
 
-/// A sentence on what one run did with its fleet; `None` if there is nothing to say.
+/// A sentence on what one run did with its fleet; `None` for a run without a fleet.
 fn sentence(cell: &Cell) -> Option<String> {
     let (entry, fleet) = (cell.entry.fleet.as_ref()?, cell.fleet.as_deref()?);
     let percent = |share: f64| format!("{}\u{a0}%", fixed(100.0 * share, 1));
@@ -175,8 +175,8 @@ fn sentence(cell: &Cell) -> Option<String> {
     Some(format!("Behind {}, {}: {}.", entry.router, run_but_replicas(cell), said.join("; ")))
 }
 
-/// How requests were spread: a table with a row for each combination of swept values, policy and pool. If the
-/// table has many rows, only the rows of the runs in `shown` are shown, and the whole table is folded away.
+/// How requests were spread: a table with a row for each combination of swept values, policy and pool. If the table has
+/// more than [`MOST_ROWS`] rows, only the rows of the runs in `shown` are shown, and the whole table is folded away.
 fn spread(view: &View, shown: &[&Cell]) -> Vec<Part> {
     let Some((table, keep)) = spread_table(view, shown) else { return Vec::new() };
     if table.rows.len() <= MOST_ROWS {

@@ -13,7 +13,8 @@ const OPEN: usize = 8;
 /// One combination of swept values, and the ranking of the policies there; `None` if no policy can be ranked.
 type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);
 
-/// The main result in one paragraph. It heads the page, and the table that the program prints in a terminal.
+/// The main result in one paragraph. This paragraph heads the page, and the table that the program prints in a
+/// terminal.
 pub fn headline(report: &Report) -> String {
     let view = View::new(report);
     answer(report, &view, &ranked(report, &view))

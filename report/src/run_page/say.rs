@@ -46,8 +46,8 @@ pub fn speedup(mean: &Mean) -> String {
     with_interval(mean, "×", 2)
 }
 
-/// The names as text. Up to four names are written out; of more names three and the number of the others, as in `a, b,
-/// c and 2 more`.
+/// The names as text. Up to four names are written out. Of more names, the first three are written out, followed by the
+/// number of the others, as in `a, b, c and 2 more`.
 pub fn few(names: &[&str]) -> String {
     match names.len() {
         0..=4 => names.join(", "),

@@ -121,8 +121,8 @@ fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     ] {
         assert!(page.contains(part), "{part} is missing");
     }
-    // Two policies stop drafting for the bound. Each gets a mark at its speedup, and at its regret if there is a
-    // regret, so the number of marks is even.
+    // Two policies stop drafting for the TPOT bound. Each policy gets a mark at its speedup, and at its regret if there
+    // is a regret, so the number of marks is even.
     assert_eq!(page.matches(" ~</td>").count() % 2, 0);
     assert!(page.contains(" ~</td>"), "no row is marked");
 }

@@ -11,7 +11,8 @@ use crate::{Report, Role};
 const MOST_SAID: usize = 8;
 
 /// The page's section on why each policy is slower or faster than plain decoding. `None` if there is no run of plain
-/// decoding, or if the runs did not record the parts of each request's latency. Runs on a device do not record them.
+/// decoding, or if the runs did not record the parts of each request's latency. Runs on a device do not record these
+/// parts.
 pub fn section(report: &Report, view: &View) -> Option<Section> {
     let baseline = report.cells.iter().find(|c| c.entry.role == Role::Baseline)?.key().policy.as_str();
     let mut columns = vec![("policy".to_owned(), String::new())];

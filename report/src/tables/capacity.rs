@@ -12,7 +12,8 @@ pub struct CapacityRow {
     pub key: Key,
     /// The outcome of the search: "rate", "no rate" or "every rate tried".
     pub verdict: String,
-    /// The capacity, requests per second; `None` if the server carried none of the tried rates, or all of them.
+    /// The capacity, requests per second. `None` if the server carried none of the tried rates, or all of them. A
+    /// server carries a rate if enough requests keep their SLO bounds and the queue does not grow.
     pub req_s: Option<f64>,
     /// The highest rate that was tried, requests a second.
     pub tried_up_to: f64,
@@ -21,7 +22,8 @@ pub struct CapacityRow {
     pub limit: Option<String>,
     /// Output tokens per second and GPU at the capacity; `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
-    /// Number of rates above the capacity that were carried although a lower rate was not carried.
+    /// Number of rates above the capacity that the server carried (SLO bounds kept, queue steady) although it did not
+    /// carry a lower rate.
     pub exceptions: u32,
     /// The SLO bounds TTFT, TPOT and E2E, seconds; `None` for a bound that is not set.
     pub slo: [Option<f64>; 3],
@@ -44,7 +46,7 @@ pub struct ProbeRow {
     pub steady: Option<bool>,
 }
 
-/// Writes `capacity.parquet`.
+/// Writes `capacity.parquet`: one row per policy, swept values and seed of a capacity search.
 ///
 /// # Errors
 /// The file cannot be written, or the rows do not all sweep the same settings.
@@ -66,7 +68,7 @@ pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportErr
     write(path, rows, |r| &r.key, columns)
 }
 
-/// Writes `probes.parquet`.
+/// Writes `probes.parquet`: one row for each request rate that a capacity search tried.
 ///
 /// # Errors
 /// The file cannot be written, or the rows do not all sweep the same settings.

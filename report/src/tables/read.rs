@@ -135,7 +135,7 @@ fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]
 }
 
 /// The overload of each row's run; `None` if the run kept up with its arrivals. Tables of earlier versions lack these
-/// columns; for them, all are `None`.
+/// columns; all rows of such tables get `None`.
 fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     let there = OVERLOAD.iter().all(|name| frame.has(name));
     let columns: Vec<Vec<Option<f64>>> = match there {

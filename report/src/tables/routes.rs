@@ -10,8 +10,9 @@ use std::path::Path;
 /// The replica index in the Parquet table that stands for "no replica".
 const NOWHERE: u32 = u16::MAX as u32;
 
-/// The replicas of a request: the replica that gives its output, and how the prompt's KV came there from another
-/// replica. The first is `None` if the request was never sent to a replica, the second if there was no such transfer.
+/// The replicas of a request: (the replica that gives the output, the transfer of the prompt's KV from another
+/// replica). The replica is `None` if the request was never sent to one. The transfer is `None` if there was no such
+/// transfer.
 pub type Route = (Option<u32>, Option<HandOff>);
 
 /// The replicas of each request of a run, in order of arrival; `None` for a run without a fleet.

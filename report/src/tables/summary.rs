@@ -9,11 +9,12 @@ use std::path::Path;
 
 /// Writes `summary.parquet`.
 ///
-/// Columns after the key columns (policy, swept settings, seed): `implied`, `speedup`, then the fields of [`Summary`]
-/// under their own names. Latencies (queue, ttft, tpot, itl, e2e) have columns `<metric>_{mean,p50,p90,p99}_s`; SLO
-/// bounds have `slo_{ttft,tpot,e2e}_s`. Overloaded runs have `overload_{offered,completed}_req_s` and
-/// `overload_waiting_{half,three_quarters,end}`. `lived_<part>_s` are the parts of the mean E2E. A number that a run
-/// does not have is null. Counts by draft position are in `positions.parquet`.
+/// Columns after the key columns (policy, swept settings, seed): `implied` (did the program add this autoregressive
+/// run?), `speedup`, then the fields of [`Summary`] under their own names. Latencies (queue, ttft, tpot, itl, e2e) have
+/// columns `<metric>_{mean,p50,p90,p99}_s`; SLO bounds have `slo_{ttft,tpot,e2e}_s`. Overloaded runs have
+/// `overload_{offered,completed}_req_s` and `overload_waiting_{half,three_quarters,end}`. `lived_<part>_s` are the
+/// parts of the mean E2E. A number that a run does not have is null. Counts by draft position are in
+/// `positions.parquet`.
 ///
 /// # Errors
 /// When the file cannot be written, or the runs do not all sweep the same settings.
@@ -63,8 +64,8 @@ impl Number {
     }
 }
 
-/// Every number of a summary with the name of its column, in the order of the columns. The pattern lists every field,
-/// so that the compiler reports a new field of [`Summary`] that is missing here.
+/// Every number of a summary with the name of its column, in the order of the columns. The pattern lists every field of
+/// [`Summary`], so that the compiler reports a new field that is missing here.
 fn numbers(summary: &Summary) -> Vec<(String, Number)> {
     let Summary {
         requests,

@@ -68,7 +68,8 @@ fn summary_has_every_number_of_every_cell() {
     }
     // The names of all times in seconds end in `_s`. No other names do, except rates (`tok_s`, `req_s`).
     let seconds = names(&frame).into_iter().filter(|n| n.ends_with("_s")).count();
-    // Of these columns, two are rates of an overload (`req_s`), and eight are parts of the mean end-to-end latency.
+    // Of the columns with `_s`, two are rates of an overload (`req_s`), and eight are parts of the mean end-to-end
+    // latency.
     assert_eq!(seconds, 2 + 5 * 4 + 4 + 3 + 2 + 8);
 }
 
@@ -204,7 +205,8 @@ fn cells_that_sweep_something_else_are_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Earlier versions wrote tables with polars, which uses dictionaries and another order of pages.
+/// Earlier versions of Foretoken wrote tables with the crate polars, which uses dictionaries and another order of
+/// pages.
 #[test]
 fn a_table_that_polars_wrote_is_read_like_ours() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,12 +6,15 @@ use foretoken_sim::EngineConfig;
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The oracles (policies that know which draft tokens are right) that may be the reference of an arena scenario, that
-/// is, the policy to whose E2E all others are compared. They are written as in an experiment. The reference is the
-/// oracle with the least mean E2E in the scenario: of the oracles of chains for policies that draft chains, and of the
-/// oracles of trees for policies that draft trees. The first oracle of each kind maximises the tokens per second of
-/// each step alone, which does not give the least E2E where prefill takes much of the time. The oracles with a `price`
-/// maximise tokens − price × seconds of each step. A new oracle is added here and nowhere else.
+/// The oracles (policies that know which draft tokens are right) that may be the reference of an arena scenario. The
+/// reference is the policy to whose E2E all other policies are compared. Each oracle is written in TOML, as in an
+/// experiment.
+///
+/// In each scenario, the oracle of chains with the least mean E2E is the reference of policies that draft chains, and
+/// the oracle of trees with the least mean E2E is the reference of policies that draft trees. The first oracle of each
+/// kind maximises the tokens per second of each step alone. This does not give the least E2E where prefill takes much
+/// of the time. The oracles with a `price` maximise tokens − price × seconds of each step. A new oracle is added here
+/// and nowhere else.
 pub const REFERENCES: [&str; 18] = [
     "{ oracle-goodput = {} }",
     "{ oracle-goodput = { price = { decode = 1.0 } } }",
@@ -33,7 +36,7 @@ pub const REFERENCES: [&str; 18] = [
     "{ oracle-tree = { price = { system = 3.0 } } }",
 ];
 
-/// Reads a policy that is written as in an experiment; `None` if `text` is not a policy.
+/// Reads one policy from TOML, as it is written in an experiment; `None` if `text` is not a policy.
 pub(super) fn read(text: &str) -> Option<PolicySpec> {
     toml::from_str::<Listed>(&format!("policy = {text}")).ok().map(|listed| listed.policy)
 }

@@ -1,6 +1,6 @@
 //! The arena as an HTML page: a figure of every policy's loss in every scenario, the table of policies by rank, and the
-//! table of scenarios. The table of policies names the scenarios in which a policy is certainly slower than the best
-//! fixed draft length.
+//! table of scenarios. The table of policies names the scenarios in which a policy is slower than the best fixed draft
+//! length with 95 % certainty.
 
 use super::render::{heading, legend, losses, name, short};
 use super::scenario::Part;

@@ -6,8 +6,8 @@
 use foretoken_sim::luck::mix;
 use serde::Serialize;
 
-/// The cap: a loss in one scenario, ln(E2E / E2E of the scenario's best oracle), counts in the score as at most this.
-/// Without a cap, one overloaded scenario would decide the mean over all scenarios.
+/// The cap: a loss in one scenario, ln(E2E / E2E of the scenario's best oracle), counts in a policy's score as at most
+/// this number. Without a cap, one overloaded scenario would decide the mean over all scenarios.
 pub const CAP: f64 = 0.3;
 /// Number of bootstrap draws from which the 95 % interval of each policy's rank is computed.
 pub(super) const DRAWS: u64 = 1000;
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn a_lead_in_one_scenario_of_four_is_not_certain() {
         let (zero, little, much) = ([0.0, 0.0], [0.01, 0.01], [0.2, 0.2]);
-        // In the test, the first policy loses a little E2E in three scenarios; the second policy loses much in one
-        // scenario.
+        // The first policy has a loss of 0.01 in three of four scenarios and 0 in one. The second policy has 0 in three
+        // scenarios and 0.2 in one, so a bootstrap draw without this one scenario ranks the second policy first.
         let found = ranks(&[vec![&little[..], &little, &little, &zero], vec![&zero[..], &zero, &zero, &much]]);
         assert_eq!(found[0], Rank { rank: 1, low: 1, high: 2 });
         assert_eq!(found[1], Rank { rank: 2, low: 1, high: 2 });

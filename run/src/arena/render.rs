@@ -8,7 +8,7 @@ use foretoken_sim::metrics::Interval;
 use foretoken_spec::arena::ArenaSet;
 use std::fmt::Write;
 
-/// A table as rows of texts, one per cell; the first row has the headings of the columns.
+/// A table as a list of rows. A row has one text for each column; the first row has the headings.
 type Grid = Vec<Vec<String>>;
 
 /// The arena's standings as ASCII text for a terminal: the table of policies by rank, the table of scenarios, the
@@ -280,8 +280,8 @@ fn plain(grid: Grid, left: &[usize]) -> String {
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// The scenarios in which the policy of `row` is certainly slower than the best fixed draft length, each as (short
-/// name, mean of ln(E2E / E2E of that length)). The greatest loss comes first.
+/// The scenarios in which the policy of `row` is slower than the best fixed draft length (the 95 % interval of the loss
+/// lies above 0), each as (short name, mean of ln(E2E / E2E of that length)). The greatest loss comes first.
 pub fn losses(row: &Standing, columns: &[Column]) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = columns
         .iter()

@@ -51,7 +51,7 @@ pub enum Part {
     /// Another policy that sees the hidden truth (which draft tokens are right). It is shown in the arena's table, but
     /// has no rank and is never the reference.
     Bound,
-    /// Plain decoding, or a fixed draft length.
+    /// Plain decoding, or decoding with one fixed draft length.
     Fixed,
     /// A policy that a server can run and that chooses draft lengths.
     Contender,

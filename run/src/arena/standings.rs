@@ -65,8 +65,8 @@ pub struct Column {
 pub struct TreeReference {
     /// The label of the oracle of trees, a policy that knows which draft tokens are right and drafts trees.
     pub policy: String,
-    /// ln(E2E of this oracle of trees / E2E of the best oracle of chains), paired by seed: mean over seeds and 95 %
-    /// interval. It is usually below 0.
+    /// ln(E2E of the scenario's best oracle of trees / E2E of its best oracle of chains), paired by seed: mean over
+    /// seeds and 95 % interval. It is usually below 0.
     pub to_chains: Interval,
 }
 

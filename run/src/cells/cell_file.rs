@@ -30,7 +30,8 @@ pub struct CellFile {
     pieces: u64,
     /// The error of the first piece of per-request records that could not be written to the file.
     failed: Option<io::Error>,
-    /// The only piece of per-request records that was added so far. It is not written yet.
+    /// The first piece of per-request records, as long as no second piece was added. It is in memory and not in the
+    /// file.
     only: Option<RequestRecords>,
     /// (The plan's digest, the cell's name): the file's seal (checksum) depends on both, so the file of another plan or
     /// cell is refused.
@@ -76,7 +77,8 @@ impl CellFile {
         }
     }
 
-    /// Writes all results other than the per-request records, and completes the file. `stored` has no records.
+    /// Writes all results other than the per-request records, and completes the file. `stored` has no per-request
+    /// records.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -143,12 +145,12 @@ impl Written<'_> {
     }
 }
 
-/// Pieces of per-request records in a cell's file. Each use reads them from the file again, one at a time. A piece that
-/// is the only one is read once.
+/// Pieces of per-request records in a cell's file. Each use reads the pieces from the file again, one at a time. If the
+/// file has only one piece, it is read once and then stays in memory.
 pub struct PiecesOf {
     path: PathBuf,
     bytes: Range<u64>,
-    /// The only piece of the records, after the first use.
+    /// If the file has only one piece of records: this piece, from the first reading on.
     only: OnceCell<Box<RequestRecords>>,
     failed: RefCell<Option<io::Error>>,
 }
@@ -241,8 +243,8 @@ pub(super) fn digest(path: &Path) -> io::Result<Option<(blake3::Hash, [u8; blake
     Ok(Some((hasher.finalize(), seal)))
 }
 
-/// Of an undamaged file of a cell (one run of one policy): the bytes of all results other than the per-request records,
-/// and the pieces of the records.
+/// Reads an undamaged file of a cell (one run of one policy). Returns (the bytes of all results other than the
+/// per-request records, the pieces of the per-request records).
 pub(super) fn parts(path: &Path) -> io::Result<(Vec<u8>, PiecesOf)> {
     let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let mut file = File::open(path)?;

@@ -23,12 +23,12 @@ pub struct Failure {
     pub help: String,
 }
 
-/// The files in a results folder that say why cells (runs of one policy) failed, one file per cell; the path of their
-/// folder.
+/// The path of the folder, in the results, with a file for each cell (run of one policy) that failed. The file says why
+/// the cell failed.
 pub struct Failures(PathBuf);
 
 impl Failures {
-    /// The files in the results folder `folder` that say why cells (runs of one policy) failed.
+    /// The files in the results folder `folder` that say why cells (runs of one policy) failed. Does not read them yet.
     pub fn of(folder: &Folder) -> Failures {
         Failures(folder.cells())
     }

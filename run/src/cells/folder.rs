@@ -16,14 +16,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a run does if its results folder is not empty: refuse it, continue the run in it, or empty it.
+/// What a run does if its results folder is not empty: refuse the folder, continue the run whose results are in the
+/// folder, or empty the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Refuse a results folder that is not empty, with an error.
     Fresh,
-    /// Continue the run whose results, complete or not, are in the folder.
+    /// Continue the run whose results, complete or not, are in the results folder.
     Resume,
-    /// Remove the folder's results and start again.
+    /// Remove the results of an earlier run from the results folder, and start again.
     Overwrite,
 }
 
@@ -31,10 +32,10 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Folders that did not exist before this run and that it made, the innermost first. They are removed if the run
+    /// The folders that this run made because they did not exist, the innermost first. They are removed if the run
     /// fails before it has a result.
     made: Vec<PathBuf>,
-    /// Did this run begin with an empty folder? False if it resumes an earlier run.
+    /// True if this run started with no earlier results in the folder. False if it resumes an earlier run.
     fresh: bool,
     /// The lock that keeps other processes out of the results folder; `None` if the folder was only named, not opened
     /// for a run.
@@ -149,7 +150,7 @@ impl Folder {
     /// although no shard has begun in it.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let mut folder = Folder::at(path);
-        // The experiment's file is written last. So if it exists, the folder is ready.
+        // The experiment's file is written last. So if this file exists, the folder is ready for shards.
         let begun = |folder: &Folder| folder.path.join(EXPERIMENT).exists();
         if begun(&folder) && folder.manifest_of_same(plan)?.complete {
             return Ok((folder, true));
@@ -254,12 +255,12 @@ impl Folder {
         self.path.join(SHARDS)
     }
 
-    /// Path of the results' folder with the SVG figures.
+    /// Path of the subfolder of the results folder with the SVG figures.
     pub fn figures(&self) -> PathBuf {
         self.path.join(FIGURES)
     }
 
-    /// Path of the results' folder with the HTML page.
+    /// Path of the subfolder of the results folder with the HTML page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
     }

@@ -37,7 +37,8 @@ pub fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
     plan.variants[variant].choices.iter().map(in_words).collect()
 }
 
-/// A swept value with its setting's name: the sweep's label, or the program's words for the setting.
+/// A swept value, with a name for its setting that tables and figures show: the label that the sweep gives, else the
+/// program's words for the setting, else the setting's path.
 pub fn in_words(choice: &Choice) -> Swept {
     let swept = Swept::new(&choice.path, choice.value.clone(), choice.number.filter(|n| n.is_finite()));
     match (&choice.label, words::of(&choice.path)) {

@@ -6,7 +6,8 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// A guard on a file or folder: as long as it lives, no other process gets the lock.
+/// A lock on a file or a folder. As long as this value lives, no other process gets a lock that conflicts with it. Two
+/// shared locks do not conflict; any other two locks on the same file or folder do.
 #[must_use]
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] Option<File>);
@@ -26,8 +27,8 @@ impl Lock {
         }
     }
 
-    /// Takes a lock on the folder itself, without a lock file. `None` if another process holds a conflicting lock. With
-    /// `shared`, several processes may hold the lock at once, but no process can then hold it alone.
+    /// Takes a lock on the folder at `path` itself, without a lock file. `None` if another process holds a conflicting
+    /// lock. With `shared`, several processes may hold the lock at once, but no process can then hold it alone.
     ///
     /// A folder that cannot be locked (as on Windows, or on some network file systems) gives no error, and the returned
     /// lock does not keep other processes out.

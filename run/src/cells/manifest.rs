@@ -34,11 +34,13 @@ pub struct Manifest {
     /// blake3 digest of each finished result file, by the file's path in the folder. While a run is in progress, only
     /// the experiment and the files that are finished already, such as recordings, are listed.
     pub files: BTreeMap<String, String>,
-    /// How long the run took. Two runs of one plan may differ only in this and in the seal (the manifest's checksum).
+    /// How long the run took. The manifests of two runs of one plan may differ only in this time and in the seal (the
+    /// manifest's checksum).
     pub timing: Timing,
 }
 
-/// How long a run took.
+/// How long the last command on a results folder took, and the number of cells (runs of one policy) that this command
+/// ran.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Timing {
     /// Number of cells (runs of one policy) that the last command on this folder ran.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// The progress of one shard (a part of a run, for one of several machines), as its progress file stores it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// Which shard it is: its number I, and the number N of shards.
+    /// The shard (a part of the run): its number I, and the number N of shards.
     pub shard: Shard,
     /// The plan's digest, which covers experiment, input files and version.
     pub digest: String,
@@ -25,7 +25,7 @@ pub struct Mark {
     pub timing: Timing,
 }
 
-/// The shards' progress files in a results folder that the shards share; the path of their folder.
+/// The path of the folder with the progress files of a run's shards (parts for several machines), one file per shard.
 pub struct Marks(PathBuf);
 
 impl Marks {

@@ -49,12 +49,13 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs every cell of the plan (a run of one policy with one seed) that is missing or damaged in the folder. Finished
-/// cells stay in the folder, also after an error or an interrupt. Returns the simulator's speed.
+/// Runs every cell of the plan (a run of one policy with one seed) whose stored result is missing or damaged in the
+/// results folder. Finished cells stay in the folder, also after an error or an interrupt. Returns the simulator's
+/// speed.
 ///
 /// # Errors
-/// The folder of the cells cannot be made, a cell's setting cannot be built, a policy cannot be run (see [`play`]), a
-/// cell cannot be stored or decoded, or the run is interrupted.
+/// The folder of the cells cannot be made, a cell's workload or server cannot be built, a policy cannot be run (see
+/// [`play`]), a cell cannot be stored or decoded, or the run is interrupted.
 pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     let store = Store::open(folder, &plan.digest())?;
     let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
@@ -66,9 +67,10 @@ pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     result.map(|()| speed)
 }
 
-/// Runs the cells (runs of one policy) of a shard that are missing or damaged in the folder. If a cell fails, its
-/// failure is stored, and the other cells still run. Returns the simulator's speed and all stored failures of the
-/// shard. If `again` is true, cells that failed before are run again; otherwise they are skipped.
+/// Runs the cells (runs of one policy) of a shard (a part of the run) whose stored results are missing or damaged in
+/// the results folder. If a cell fails, its failure is stored, and the other cells still run. Returns the simulator's
+/// speed and all stored failures of the shard. If `again` is true, cells that failed before are run again; otherwise
+/// they are skipped.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, the run is interrupted, or a finished cell cannot be stored or decoded.
@@ -122,8 +124,9 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // A TPOT bound may be scaled from the baseline (autoregressive run) of another comparison. First run the
-        // comparisons that scale from their own baseline. Then the other comparisons find this baseline in the store.
+        // A TPOT bound may be scaled from the baseline (autoregressive run) of another comparison. Comparisons that
+        // scale the bound from their own baseline therefore run first. The other comparisons then find their baseline
+        // in the store.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
@@ -174,7 +177,7 @@ impl Runner<'_> {
         self.failures.as_ref().is_some_and(|f| f.get(id).is_some())
     }
 
-    /// Does the cell (one run) need no run, because it is finished or failed before?
+    /// Is the cell (one run) finished, or did it fail before? In both cases the cell is not run.
     fn is_settled(&self, id: CellId) -> bool {
         self.store.has(id) || self.has_failed(id)
     }
@@ -211,8 +214,8 @@ impl Runner<'_> {
     }
 
     /// Runs and stores a cell (one policy with one seed). Returns its SLO bounds, or `None` if the cell failed and its
-    /// failure was stored. `slo` are the SLO bounds to apply. `None` is for a baseline whose bounds no other run gives:
-    /// a scaled TPOT bound is then computed from this baseline's own run.
+    /// failure was stored. `slo` are the SLO bounds to apply. `None` is meant for the autoregressive baseline: a scaled
+    /// TPOT bound is then computed from this run itself.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let mut file = self.store.begin(id)?;
@@ -236,7 +239,7 @@ impl Runner<'_> {
     }
 }
 
-/// The result of running one policy on a setting (a workload with one seed): results, bounds and wall time.
+/// The result of running one policy on the requests of one seed: results, latency bounds and wall time.
 pub struct Played {
     /// The run's results, as they are stored in the cell's file.
     pub stored: Stored,
@@ -246,8 +249,8 @@ pub struct Played {
     engine: Duration,
 }
 
-/// Runs a policy on a setting to the end. `slo` are the SLO bounds to apply. `None` is for a baseline whose bounds no
-/// other run gives: a scaled TPOT bound is then computed from this baseline's own run.
+/// Runs a policy to the end, with the workload and server of `setting`. `slo` are the SLO bounds to apply. `None` is
+/// meant for the autoregressive baseline: a scaled TPOT bound is then computed from this run itself.
 ///
 /// # Errors
 /// The run is interrupted, the policy panics, the simulated clock passes its end of 213 days, or not one request fits
@@ -289,8 +292,8 @@ fn judge(
     Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
 }
 
-/// As [`play`], but writes the records of the requests to `file`, and leaves them out of the results. If possible, the
-/// records are written while the run goes on, and ended requests are forgotten.
+/// Runs a policy as [`play`] does, but writes the records of the requests to `file` and leaves them out of the results.
+/// If possible, the records are written while the run goes on, and ended requests are removed from memory.
 fn play_into(
     file: &mut CellFile,
     setting: &Setting,
@@ -313,8 +316,9 @@ fn play_into(
     played
 }
 
-/// Runs a policy on a setting to the end. `bound` is the TPOT bound in seconds; infinity for no bound. Also returns the
-/// policy that gave the run: a clairvoyant policy runs several fixed lengths and returns the best one.
+/// Runs a policy to the end, with the workload and server of `setting`. `bound` is the TPOT bound in seconds; infinity
+/// for no bound. Also returns the policy that gave the run: a clairvoyant policy runs several fixed lengths and returns
+/// the best one.
 fn run_through(
     setting: &Setting,
     policy: &PolicySpec,

@@ -11,8 +11,8 @@ pub const TAPES: &str = "tapes";
 /// Name of the folder, in the results, with the recordings of observed runs: one for each combination of swept values
 /// and seed.
 pub const RECORDINGS: &str = "recordings";
-/// Folder of a search's probes (runs of the tried rates or numbers of replicas). It is removed when the search is
-/// complete.
+/// Name of the folder, in the results, with the probes of a search: runs of the rates or numbers of replicas that were
+/// tried. The folder is removed when the search is complete.
 pub const PROBES: &str = "probes";
 /// Name of the folder, in the results, with the finished cells (runs of one policy), and with the failures of a shard's
 /// cells. It is removed when the run is complete.
@@ -80,7 +80,7 @@ pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
         }
     }
     if left.is_empty() {
-        // The results folder's subfolder may be a link, which stays. So an error of removing it is ignored.
+        // The results folder's subfolder may be a link, which stays. So an error of `remove_dir` is ignored.
         let _ = std::fs::remove_dir(&folder);
     }
     left.sort();

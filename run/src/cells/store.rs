@@ -24,7 +24,7 @@ pub struct Stored {
     pub series: Series,
     /// One record per request of the run. Empty if the records are stored separately, as pieces in the run's file.
     pub records: RequestRecords,
-    /// One record per step; empty unless the experiment asks for steps.
+    /// One record per step of the engine; empty unless the experiment sets `output.steps`.
     pub steps: Vec<StepRecord>,
     /// Warnings about the run for the user, one sentence each.
     pub warnings: Vec<String>,
@@ -157,7 +157,7 @@ impl Store {
     /// in pieces.
     ///
     /// # Errors
-    /// As [`load`](Store::load).
+    /// The seal matches, but the content cannot be decoded.
     pub fn open_cell(&self, id: CellId) -> Result<Option<(Stored, PiecesOf)>> {
         if !self.has(id) {
             return Ok(None);

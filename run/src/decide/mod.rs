@@ -23,12 +23,12 @@ struct Decision {
     policy: String,
     /// The policy's label: its name, and every setting that differs from its default.
     label: String,
-    /// Number of draft tokens for each request; for a tree, its depth.
+    /// Number of draft tokens for each request; for a tree of draft tokens, the tree's depth.
     draft_len: Vec<u32>,
     /// Number of draft tokens to verify for each request of the batch; for a tree, the depth of the deepest node to
     /// verify.
     verify_len: Vec<u32>,
-    /// Number of draft passes: the largest value of `draft_len`, or 1 at most if one pass makes all draft tokens.
+    /// Number of draft passes: the largest value of `draft_len`, or at most 1 if one pass makes all draft tokens.
     draft_forwards: u32,
     /// Number of nodes to verify in each request's tree of draft tokens; absent for policies that draft chains.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -155,7 +155,7 @@ impl State {
                 return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
             }
         }
-        // For the check of the coefficients: the shortest possible target pass has one token, of the request with the
+        // The coefficients are checked with the shortest possible target pass: one new token of the request with the
         // least context.
         let least = self.requests.iter().map(|r| r.context).min().unwrap_or(0);
         if self.target.pass_s(f64::from(least), 1.0) < LEAST_S {

@@ -35,9 +35,9 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
-    /// Draws the acceptance of `source` for requests with this file's lengths, equally many of each category that the
-    /// source names. `None` for recordings and truth tables, because they say which draft tokens are right for the
-    /// requests of one workload only. `None` also for a lookup with a draft model beside it.
+    /// Draws the acceptance of `source` for requests of 512 prompt tokens and 256 output tokens, equally many of each
+    /// category that the source names. `None` for recordings and truth tables, because they say which draft tokens are
+    /// right for the requests of one workload only. `None` also for a lookup with a draft model beside it.
     pub fn drawn(source: &Rates) -> Option<Acceptance> {
         if source.is_recorded() || matches!(source, Rates::LookupBesideModel(_)) {
             return None;

@@ -18,10 +18,10 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-/// Number of requests, from the start of the run, on which each setting is left out first.
+/// Number of the run's first requests that are simulated in the first trial of each setting.
 const START: usize = 64;
 /// The cost of building a run before it starts, in request-steps (decode requests summed over steps, the unit of
-/// [`Judge::budget`]): (for the run, for each of its requests).
+/// [`Judge::budget`]): (a constant part for the run, a further part for each of its requests).
 const BUILD: (u64, u64) = (50_000, 20);
 
 /// Repeats a plan with settings left out or changed, and compares the numbers with the unchanged run's.
@@ -43,13 +43,13 @@ type Judged = (Trial, Evidence);
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
-    /// Tries each setting of `trials`: runs the experiment without it or with another value. `setting` is the plan's
-    /// first variant with its first seed. Returns (the trials that changed no number, each with its evidence; the
-    /// trials for which the budget was too small).
+    /// Tries each setting of `trials`: runs the experiment without it or with another value. `setting` has the workload
+    /// and server of the plan's first variant with the first seed. Returns (the trials that changed no number, each
+    /// with its evidence; the trials for which the budget was too small).
     ///
     /// # Errors
-    /// The setting of the first variant and seed cannot be built, or the work is interrupted. If the experiment of a
-    /// trial is wrong or cannot run, that is no error: the setting has an effect.
+    /// The workload or server of the first variant and seed cannot be built, or the work is interrupted. If the
+    /// experiment of a trial is wrong or cannot run, that is no error: the setting has an effect.
     pub fn judge(&mut self, trials: Vec<Trial>, setting: &Setting) -> Result<(Vec<Judged>, Vec<Trial>)> {
         let (looked_at, left) = self.affordable(trials, setting);
         let expected = self.start_as_given(setting)?;
@@ -228,8 +228,8 @@ impl Judge<'_> {
         changed.transpose().map(|changed| changed.is_none())
     }
 
-    /// Runs a policy on a setting. Returns the digest of its results and its SLO bounds; `None` if the policy cannot
-    /// run.
+    /// Runs a policy with the workload and server of `setting`. Returns the digest of its results and its SLO bounds;
+    /// `None` if the policy cannot run.
     fn play(&self, setting: &Setting, spec: &PolicySpec, slo: Option<Slo>) -> Result<Option<(blake3::Hash, Slo)>> {
         match play(setting, spec, slo, self.interrupt) {
             Ok(played) => Ok(Some((played.stored.numbers(&played.stored.records), played.slo))),

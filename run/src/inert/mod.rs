@@ -1,10 +1,10 @@
 //! Finds settings that do nothing. After a run, the report names the keys that the experiment gives or sweeps although
 //! they changed no number. So no user tunes a setting in vain.
 //!
-//! No list says which settings do nothing: each is tried. For swept keys and seeds, the finished cells are compared
-//! (`swept.rs`). Each key that the experiment gives is left out, or gets another value if it is required (`trial.rs`);
-//! then all numbers are compared (`judge.rs`). Keys with their default value are not tried. `[fleet]` is not tried, nor
-//! are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
+//! No list says which settings do nothing: each setting is tried. For swept keys and seeds, the finished cells are
+//! compared (`swept.rs`). Each key that the experiment gives is left out, or gets another value if it is required
+//! (`trial.rs`); then all numbers are compared (`judge.rs`). Keys with their default value are not tried. `[fleet]` is
+//! not tried, nor are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
 
 mod found;
 mod judge;
@@ -40,8 +40,8 @@ pub enum Check {
     Never,
 }
 
-/// The check may simulate this number of request-steps (one request in one step) after any run, however short. That
-/// takes a few seconds.
+/// Number of request-steps (one request in one step) that the check may simulate after any run, also after a short one.
+/// Simulating them takes a few seconds.
 const SMALL: u64 = 12_000_000;
 /// After a long run, the check may simulate at most 1 / PART of the run's request-steps (one request in one step).
 const PART: u64 = 4;
@@ -50,7 +50,7 @@ const PART: u64 = 4;
 /// of the plan.
 ///
 /// # Errors
-/// The setting of the first variant and seed cannot be built, or the work is interrupted.
+/// The workload or server of the first variant and seed cannot be built, or the work is interrupted.
 pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBool) -> Result<Inert> {
     look_at(plan, numbers, check, interrupt, |_| true)
 }

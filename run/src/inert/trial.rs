@@ -94,8 +94,8 @@ pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usiz
     })
 }
 
-/// If `duration_s` is the only limit of a generated workload, limits its requests to one more than in the original run.
-/// One more request suffices to see a difference, and the run stays short.
+/// If `duration_s` is the only limit of a generated workload, limits the number of requests to one more than in the
+/// original run. One more request suffices to see a difference, and the run stays short.
 fn bound(document: &mut Document, requests: u64) -> Result<()> {
     let given = |key: &str| document.get(&Path::of("workload").key(key)).is_some();
     match given("duration_s") && !given("requests") {
@@ -157,8 +157,8 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
         let (digest, altered) = digest(&[&trial])?;
         let in_altered = Path(path.0.iter().enumerate().map(|(i, step)| step_in_altered(i, step)).collect());
         trial.tried = match altered.resolved_at(&in_altered) {
-            // For most keys, leaving the key out gives its default. Not for `workload.requests`: without it, `bound`
-            // may set another number.
+            // For most keys, leaving the key out gives its default. `workload.requests` is an exception: without this
+            // key, the function `bound` may set another number.
             Some(default) if default.len() < 60 && *path != Path::of("workload.requests") => {
                 format!("without it, with the default {default}")
             }
@@ -182,8 +182,8 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
     tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
 }
 
-/// Part number `i` of the path of a key, in a plan that is reduced to one policy: the policy's index in the path
-/// becomes 0.
+/// Part number `i` of the path of a key, for a plan that is reduced to one policy. There the policy has index 0, so an
+/// index at place 1 of the path becomes 0.
 fn step_in_altered(i: usize, step: &Step) -> Step {
     match step {
         Step::Index(_) if i == 1 => Step::Index(0),
@@ -202,9 +202,9 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
         Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
         Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
         Value::String(_) => {
-            // Names of models to try as other values. They are tried from the last to the first, because neighbours in
-            // the lists are alike, and some have the same numbers. The first five GPUs and the first 15 models differ
-            // enough.
+            // Names of GPUs and models to try as other values. They are tried from the last to the first, because
+            // neighbours in the lists are alike, and some have the same numbers. The first five GPUs and the first 15
+            // models differ enough.
             let models = catalog().iter().map(|e| e.name.as_str()).take(15);
             let presets =
                 gpus().iter().map(|g| g.name.as_str()).take(5).chain(models).collect::<Vec<_>>().into_iter().rev();

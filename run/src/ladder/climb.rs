@@ -40,7 +40,8 @@ pub struct Ladder {
     pub rungs: Vec<Rung>,
 }
 
-/// One rung of a ladder: one more piece of knowledge that the policy gets, and the loss that this removes.
+/// One rung of a ladder: one more piece of knowledge that the policy gets, and the part of the policy's loss that this
+/// knowledge removes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rung {
     /// The rung's name in [`RUNGS`], such as `cost` for knowledge of the true cost.

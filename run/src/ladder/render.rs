@@ -70,8 +70,8 @@ pub fn page(ladders: &Ladders) -> Page {
     }
 }
 
-/// Which policy is nearest to the best oracle, and which rung has most of its loss. `None` without ladders. Of several
-/// swept values, the policy with the least loss at any of them is named.
+/// A sentence that names the policy with the least loss against the best oracle (at any combination of swept values),
+/// and the rung with the largest part of this loss. `None` without ladders.
 fn headline(ladders: &Ladders) -> Option<String> {
     let near = ladders.ladders.iter().min_by(|a, b| a.as_is.mean.total_cmp(&b.as_is.mean))?;
     let loss = format!("{}: L = {} behind the best oracle", name(near), shown(near.as_is).replace(" +-", " ± "));

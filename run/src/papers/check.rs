@@ -12,7 +12,7 @@ use foretoken_spec::problem::{Problem, Result, nearest};
 ///
 /// # Errors
 /// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
-/// out of range; the error points at its place in the file.
+/// out of range; the error points at the mistake in the experiment's file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(paper) = &plan.variants[0].experiment.paper else { return Ok(()) };
     check_claims(plan, &paper.claims, "paper")
@@ -22,7 +22,7 @@ pub fn check(plan: &Plan) -> Result<()> {
 ///
 /// # Errors
 /// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
-/// out of range; the error points at its place in the file.
+/// out of range; the error points at the mistake in the experiment's file.
 pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
     let labels = plan.policies.iter().map(|p| p.spec.label()).collect();
     let stated = if table == "question" { "reported" } else { "paper" };

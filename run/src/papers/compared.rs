@@ -53,7 +53,7 @@ impl PaperReport {
     /// Measures every claim of the paper that an experiment repeats, in the experiment's finished cells.
     ///
     /// # Errors
-    /// A claim needs a setting that cannot be built, for example because its trace is missing.
+    /// A claim needs a workload or engine that cannot be built, for example because its trace is missing.
     pub fn of(paper: &Paper, plan: &Plan, cells: &[Cell]) -> Result<PaperReport> {
         let results = Results { plan, cells };
         let claims = paper.claims.iter().map(|claim| Ok(Compared::of(claim, measure(&claim.measure, results)?)));
@@ -166,7 +166,8 @@ mod tests {
     fn a_direction_allows_no_tenth() {
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(-0.01), true).1, Some(false));
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(0.01), true).1, Some(true));
-        // A ratio to 0 has no meaning. So there is no difference, but the value disagrees.
+        // The paper states "at most 0", and our value is 2. A ratio to 0 has no meaning, so no difference is given; but
+        // the values disagree.
         assert_eq!(compare(&range(f64::NEG_INFINITY, 0.0), &Measured::one(2.0), false), (None, Some(false)));
     }
 

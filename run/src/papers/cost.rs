@@ -91,8 +91,8 @@ mod tests {
     use foretoken_spec::paper::At;
 
     /// The best draft length for 16 requests of 128 context tokens under a linear cost model, whose coefficients for
-    /// the target are taken from an example in docs/model.md 10. If draft passes take no time, it is the longest
-    /// length; if they take very long, it is 0; in between it is 5.
+    /// the target are taken from an example in docs/model.md 10. If draft passes take no time, the best length is the
+    /// longest one; if draft passes take very long, it is 0; in between it is 5.
     #[test]
     fn the_best_length_in_a_belief() {
         let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };

@@ -1,8 +1,8 @@
 //! Measures the quantity of a claim in a finished comparison. There are a few general kinds of quantities, such as a
 //! gain or a crossing. Each is measured in the variants (combinations of swept values) that the claim's `at` picks.
 //!
-//! Most quantities are computed from the cells' means over seeds. Two groups are not: quantities that need no run
-//! (`cost.rs`), and quantities that need to know which draft tokens are right but need no engine (`replay.rs`).
+//! Most quantities are computed from the cells' means over seeds. Two groups are computed without the cells: quantities
+//! of the pass costs alone (`cost.rs`), and quantities that follow from which draft tokens are right (`replay.rs`).
 
 use super::results::{Measured, Results};
 use super::{cost, replay, windows};
@@ -13,7 +13,7 @@ use foretoken_spec::problem::Result;
 /// Measures the quantity `what` of a paper's claim in the finished runs.
 ///
 /// # Errors
-/// A setting cannot be built, for example because its trace is missing.
+/// The claim needs a workload or engine that cannot be built, for example because a trace is missing.
 pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     let each = |at: &At, keep: Keep, f: &dyn Fn(usize) -> Option<f64>| {
         let values: Option<Vec<f64>> = variants(results.plan, at).map(f).collect();

@@ -1,5 +1,6 @@
 //! Measures each claim of a paper (a statement with its number) in the finished comparison, and compares the measured
-//! value with the paper's value. This module must not run the engine or tune a setting.
+//! value with the paper's value. This module must not run the engine, and must not change an experiment's values to
+//! come closer to the paper.
 
 mod check;
 pub(crate) mod compared;

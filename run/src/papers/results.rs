@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
-    /// A range of numbers, as (low end, high end); a single number has equal ends. An absent end is open: it lies
-    /// beyond the swept values.
+    /// A range of numbers, as (low end, high end); a single number has equal ends. An absent end is open. In a measured
+    /// range, an open end lies beyond the swept values. In a stated range, an open end means a direction, such as "at
+    /// least".
     Numbers(Option<f64>, Option<f64>),
     /// Labels of policies. A measured value has one label for each variant (combination of swept values).
     Policies(Vec<String>),

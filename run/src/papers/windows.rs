@@ -49,7 +49,8 @@ mod tests {
     #[test]
     fn windows_outside_the_range_of_batch_sizes_are_left_out() {
         let mut series = Series::default();
-        // Four windows of 2 s. The batches have 4, 12, 12 and 4 requests, which draft 6, 2, 4 and 6 tokens each.
+        // Four windows of 2 s. In the steps of window 1 to 4, the batch has 4, 12, 12 and 4 requests, and each request
+        // drafts 6, 2, 4 and 6 tokens.
         for (window, (batch, drafts)) in [(4, 6), (12, 2), (12, 4), (4, 6)].into_iter().enumerate() {
             for tick in 0..4 {
                 let start = Time::from_s(window as f64 * 2.0 + f64::from(tick) * 0.5);

@@ -43,7 +43,7 @@ impl Fleet {
     }
 
     /// Adds the events of the router and of the replicas to the timeline. `shown` are the steps in the timeline;
-    /// `first` is the index of the first of them in the run.
+    /// `first` is the index of the first shown step among all steps of the run.
     pub fn add(&self, events: &mut Vec<Event>, (first, shown): (usize, &[StepRecord]), recorded: &Recorded) {
         let named = |on, fact: &str, name: &str| Event::about(fact, on, json!({ "name": name }));
         let title = format!("router {}: {} ({})", self.router, recorded.key, recorded.source);
@@ -122,7 +122,7 @@ impl Fleet {
         for (step, &replica) in shown.iter().zip(&self.by[first..]) {
             of_each[replica as usize].push((step.start, step.end));
         }
-        // If a step of the replica runs at time `at`: `at`. Otherwise the start of the replica's next step.
+        // Returns `at` if a step of the replica runs at this time, else the start of the replica's next step.
         let step_at = |replica: u32, at: Time| {
             let steps = of_each.get(replica as usize)?;
             let next = steps.partition_point(|(start, _)| *start <= at);

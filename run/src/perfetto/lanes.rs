@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Adds the events of requests that are in the system between the times `from` and `to`; what lies outside is cut off.
-/// Requests that did not finish end at `ends`, the end of the run. `transfer`: when the KV of a request's prompt was
-/// transferred to another replica, and its bytes; `None` if it was not. Returns the requests that were running.
+/// Adds the events of requests that are in the system between the times `from` and `to`. Events are cut at these two
+/// times. Requests that did not finish end at `ends`, the end of the run. `transfer`: when the KV of a request's prompt
+/// was transferred to another replica, and its bytes; `None` if it was not. Returns the requests that began to run
+/// between `from` and `to`.
 pub fn add(
     events: &mut Vec<Event>,
     requests: &RequestRecords,

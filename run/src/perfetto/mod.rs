@@ -1,9 +1,9 @@
 //! Timelines: a cell (run) of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
 //!
 //! A timeline has two processes. The first is the engine: steps with their draft and target passes, prompts, and
-//! counters. The second is the requests, in rows called lanes. A fleet has such a process for each replica, and one for
-//! the router. A timeline shows only recorded facts. A target pass may verify draft tokens and also run prefill chunks.
-//! Such a pass has its full length in the row of steps and also in the row of prefill.
+//! counters. The second is the requests, in rows called lanes. A fleet has an engine process for each replica, and a
+//! process for the router. A timeline shows only recorded facts. A target pass may verify draft tokens and also run
+//! prefill chunks. Such a pass has its full length in the row of steps and also in the row of prefill.
 
 mod cell;
 mod event;

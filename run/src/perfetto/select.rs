@@ -14,7 +14,7 @@ pub struct Wanted<'a> {
     pub sweep: &'a [String],
 }
 
-/// (The index in `keys` of the first run that fits `wanted`, the number of runs that fit).
+/// Returns (the index in `keys` of the first run that fits `wanted`, the number of runs that fit).
 ///
 /// # Errors
 /// No cell has the wanted policy, seed or swept value; a choice of `sweep` is not `path=value` or names a setting that

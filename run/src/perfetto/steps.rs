@@ -37,7 +37,8 @@ pub fn name_of_behind(pid: u32) -> Event {
 
 /// Returns (the row of a step's draft passes, their start and end, the start and end of the step's target pass). If
 /// draft passes run at the end of a step, only their duration is recorded. Then they are drawn at the end of the step,
-/// or after it if the step's output tokens leave before the draft passes run. This is exact if the host takes no time.
+/// or after it if the step's output tokens leave before the draft passes run. These times are exact if the host takes
+/// no time.
 fn passes(s: &StepRecord, delivers: Option<DeliverAt>, pid: u32) -> ((u32, u32), (Time, Time), (Time, Time)) {
     let before = |end: Time, time: Time| end - time.min(end);
     match delivers {

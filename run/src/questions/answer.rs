@@ -68,7 +68,7 @@ impl Answer {
     /// Measures every claim of a question in the finished runs, and writes the answer.
     ///
     /// # Errors
-    /// A claim needs a setting that cannot be built, for example because its trace is missing.
+    /// A claim needs a workload or engine that cannot be built, for example because its trace is missing.
     pub fn of(question: &Question, plan: &Plan, cells: &[Cell]) -> Result<Answer> {
         let results = Results { plan, cells };
         let claims: Vec<Finding> =

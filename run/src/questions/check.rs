@@ -12,7 +12,7 @@ use foretoken_spec::question::{Question, Reported};
 /// URL must begin with https://.
 ///
 /// # Errors
-/// One of these checks fails; the error points at its place in the file.
+/// One of these checks fails; the error points at the mistake in the experiment's file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(question) = &plan.variants[0].experiment.question else { return Ok(()) };
     let claims: Vec<Claim> = question.claims.iter().map(Reported::as_claim).collect();

@@ -1,5 +1,6 @@
 //! Answers the `[question]` of an experiment: measures its claims, decides whether they hold for all values that the
-//! experiment assumes, and writes the answer. This module must not run the engine or tune a setting.
+//! experiment assumes, and writes the answer. This module must not run the engine, and must not change an experiment's
+//! values to come closer to an answer.
 
 mod answer;
 mod check;

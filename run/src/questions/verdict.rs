@@ -84,8 +84,8 @@ pub fn holds(verdict: Verdict, ours: &Measured, share: bool) -> Option<bool> {
     }
 }
 
-/// The verdict over several parts, each of which agrees (true) or does not: `Agrees` if all agree, `Differs` if none
-/// agrees, else `CannotSay`.
+/// The verdict from several comparisons, each of which agrees (true) or not (false): `Agrees` if all are true,
+/// `Differs` if none is true, else `CannotSay`.
 fn of_parts(parts: impl Iterator<Item = bool> + Clone) -> Verdict {
     match (parts.clone().any(|p| p), parts.clone().all(|p| p)) {
         (true, true) => Verdict::Agrees,

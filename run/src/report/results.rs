@@ -49,7 +49,7 @@ pub struct Results {
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
     /// How the host time of a real server would change the fastest policy's speedup; `None` if the run counts host
-    /// time, or if this was not simulated.
+    /// time, or if the effect of host time was not simulated.
     pub host_band: Option<HostBand>,
     /// The claims of the paper that the experiment repeats, with this run's values; `None` if it repeats none or the
     /// run did not end.

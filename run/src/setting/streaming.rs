@@ -1,5 +1,5 @@
-//! Runs whose requests are drawn one at a time, and whose ended requests are forgotten. Their memory does not grow with
-//! the number of requests.
+//! Runs that draw requests one at a time and remove ended requests from memory. So the memory of such a run does not
+//! grow with the number of requests.
 
 use super::Setting;
 use crate::plan::Variant;
@@ -12,19 +12,20 @@ use foretoken_traces::{Built, Drawn};
 use std::sync::atomic::AtomicBool;
 
 impl Setting {
-    /// As [`new`](Setting::new), for runs of `policies` by [`stream`](Setting::stream) alone. If the workload and all
-    /// policies allow it, the requests are not in memory, and each run draws them again.
+    /// Builds a setting as [`new`](Setting::new) does, but only for running `policies` with
+    /// [`stream`](Setting::stream). If the workload and all policies allow it, the requests are not kept in memory, and
+    /// each run draws them again.
     ///
     /// # Errors
-    /// As [`new`](Setting::new).
+    /// The errors of [`new`](Setting::new).
     pub fn streaming<'p>(
         variant: &Variant,
         seed: u64,
         mut policies: impl Iterator<Item = &'p PolicySpec>,
     ) -> Result<Setting> {
         let e = &variant.experiment;
-        // If the experiment has one of these tables, the requests must be in memory, because the table reads or changes
-        // them.
+        // In these cases all requests must be in memory: a live or observed run, a fleet, acceptance that is recorded
+        // or differs by category, and wrapper policies such as `true-cost`.
         let reads = e.live.is_some()
             || e.observe.is_some()
             || e.fleet.is_some()
@@ -46,8 +47,8 @@ impl Setting {
         }
     }
 
-    /// The policy, ready for [`stream`](Self::stream). `None` for a fleet, sessions, a clairvoyant policy, and a policy
-    /// whose decisions depend on the ids of requests: `stream` cannot run these.
+    /// The policy in the form that [`stream`](Self::stream) runs. `None` for a fleet, sessions, a clairvoyant policy,
+    /// and a policy whose decisions depend on the ids of requests: `stream` cannot run these.
     pub fn to_stream(&self, policy: &PolicySpec) -> Option<Speculation> {
         let whole = self.fleet.is_some()
             || self.arrivals == Arrivals::Sessions
@@ -56,9 +57,9 @@ impl Setting {
         if whole { None } else { built() }
     }
 
-    /// As [`run_with_lives`](Self::run_with_lives), but takes the requests one at a time, forgets ended ones, and gives
-    /// their records to `give` in pieces ([`Simulation::stream`]). `speculation` is from
-    /// [`to_stream`](Self::to_stream).
+    /// Runs a policy as [`run_with_lives`](Self::run_with_lives) does, but takes the requests one at a time, removes
+    /// ended requests from memory, and gives their records to `give` in pieces ([`Simulation::stream`]). `speculation`
+    /// is the policy's form that [`to_stream`](Self::to_stream) returns.
     pub fn stream(
         &self,
         speculation: Speculation,

@@ -42,11 +42,11 @@ pub struct Loops<'a> {
 }
 
 impl<'a> Loops<'a> {
-    /// Prepares the closed loops of a variant (combination of swept values) for these seeds. Also returns a setting
-    /// with a sample of [`SAMPLE`] requests.
+    /// Prepares the closed loops of a variant (combination of swept values) for these seeds. Also returns a [`Setting`]
+    /// with [`SAMPLE`] requests of the workload.
     ///
     /// # Errors
-    /// The setting of the first seed cannot be built.
+    /// The workload or server of the first seed cannot be built.
     pub fn new(variant: Variant, seeds: &'a [u64], interrupt: &'a AtomicBool) -> Result<(Loops<'a>, Setting)> {
         let mut loops = Loops { variant, seeds, interrupt, outputs: 1.0 };
         let sample = loops.setting(1, SAMPLE, seeds[0])?;
@@ -58,7 +58,8 @@ impl<'a> Loops<'a> {
     /// `policies`.
     ///
     /// # Errors
-    /// The setting cannot be built, nothing fits into the engine, no pass takes any time, or the work is interrupted.
+    /// The workload or server of a seed cannot be built, no request fits into the engine, no pass takes any time, or
+    /// the work is interrupted.
     pub fn measure(&mut self, clients: u32, policies: &[PolicySpec]) -> Result<Vec<Measured>> {
         let (first, last) = self.window(clients);
         let settings: Vec<Setting> =

@@ -16,9 +16,9 @@ use std::sync::atomic::AtomicBool;
 
 /// The largest number of clients for which closed loops are run. Servers are set up for far fewer requests at a time.
 pub const LARGEST: u32 = 4096;
-/// A warning appears if the table of draft lengths gives fewer output tokens per second than the fastest fixed length,
-/// or this length fewer than the engine without a drafter, by more than this share. The difference must be significant
-/// over the seeds.
+/// The difference in output tokens per second, as a share, above which a warning appears: if the table of draft lengths
+/// is slower than the fastest fixed length by more than this, or if the fastest fixed length is slower than the engine
+/// without a drafter by more than this. The difference must also be significant over the seeds.
 const BEHIND: f64 = 0.01;
 
 /// The table of draft lengths by batch size, and the closed loops from which it was made.

@@ -1,9 +1,9 @@
 //! `lookup-beside-model`: two drafters in one run. If a prompt lookup finds a match where a round starts, the round's
 //! draft tokens are the tokens that the lookup copies. Otherwise a draft model makes the round's draft tokens.
 //!
-//! Which tokens of each drafter are right is drawn as if it drafted alone. The position where a round starts decides
-//! which of the two drafters drafts the round. So whether a token is right depends on its position and on its depth in
-//! the round.
+//! For each drafter, the right tokens are drawn as if this drafter drafted alone. The position where a round starts
+//! decides which of the two drafters drafts the round. So whether a token is right depends on the token's position and
+//! on its depth in the round.
 
 use super::TruthRow;
 use super::by_depth::ByDepth;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LookupBesideModel {
-    /// How often the lookup finds a match, and how many of its tokens are right.
+    /// How often the lookup finds a match, and how many of the copied tokens are right.
     #[serde(default)]
     pub lookup: PromptLookup,
     /// For rounds that the draft model drafts: probability, [0, 1], that the i-th draft token of the round is right if
@@ -91,7 +91,8 @@ impl Bits for Beside {
         self.model_len
     }
 
-    /// The drafter of a token depends on where the token's draft round starts. A [law](super::Law) cannot express that.
+    /// Returns false. The position where a draft round starts decides which drafter makes the round's tokens. The trait
+    /// [`Law`](super::Law) cannot express this.
     fn has_law(&self) -> bool {
         false
     }
@@ -109,10 +110,10 @@ mod tests {
         row
     }
 
-    /// Compares which draft tokens are right with both drafters together, with the lookup alone and with the model
-    /// alone, for a round at each position. A round of both has a match exactly where the lookup alone has one. With a
-    /// match, it has as many right draft tokens in a row as the lookup alone. Without a match, it has as many as the
-    /// model alone (at most `model_len`).
+    /// Draws which draft tokens are right three times: for both drafters together, for the lookup alone and for the
+    /// draft model alone. Then compares a round that starts at each output position. With both drafters, a round has a
+    /// match exactly where the lookup alone has one. With a match, the round has as many right draft tokens in a row as
+    /// with the lookup alone. Without a match, it has as many as with the model alone (at most `model_len`).
     #[test]
     fn the_start_of_a_round_decides_who_drafts_it() {
         let lookup = PromptLookup { match_rate: 0.5, precision: 0.8, mean_run: 6.0 };

@@ -33,18 +33,20 @@ pub enum CategoryRates {
         /// Probability that a draft token is right, [0, 1].
         rate: f64,
     },
-    /// The probability depends on the context, as in the source `by-context`.
+    /// The probability that a draft token is right depends on the number of tokens before it, as in the source
+    /// `by-context`.
     ByContext {
         /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft token is right, [0, 1].
         points: Vec<(u32, f64)>,
     },
-    /// The probability depends on the place in the draft round, as in the source `by-depth`.
+    /// The probability that a draft token is right depends on its place in the draft round, as in the source
+    /// `by-depth`.
     ByDepth {
         /// Probability, [0, 1], that the i-th draft token of a round is right if all before it are. The last rate holds
         /// for all deeper places.
         rates: Vec<f64>,
     },
-    /// Prompt lookup, as in the source `prompt-lookup`.
+    /// The drafter is a prompt lookup, which copies text from the context, as in the source `prompt-lookup`.
     PromptLookup(PromptLookup),
 }
 
@@ -147,8 +149,8 @@ impl Bits for Laws {
         self.laws.iter().any(|law| law.may_lack_proposals())
     }
 
-    /// False if a category uses prompt lookup. A [`Law`](super::Law) has one probability of a match for all requests
-    /// (`proposes_if_wrong`), but with other laws than prompt lookup a drafter always has a proposal.
+    /// False if any category uses prompt lookup. A [`Law`](super::Law) has a single probability of a lookup match for
+    /// all requests (`proposes_if_wrong`). But the requests of a category without prompt lookup always have a proposal.
     fn has_law(&self) -> bool {
         self.laws.iter().all(|law| law.has_law() && !law.may_lack_proposals())
     }

@@ -1,6 +1,7 @@
 //! `by-depth` acceptance: draft heads that feed on their own hidden states (EAGLE family) become worse with each token
-//! that they have drafted since the last verification. Each position n has one keyed uniform draw u_n, and each depth
-//! has a rate a. The draft token is right iff u_n < a(depth) (docs/model.md 13).
+//! that they have drafted since the last verification. Each output position n has one uniform random number u_n, and
+//! each depth has an acceptance rate a. The draft token at position n and depth j is right iff u_n < a(j)
+//! (docs/model.md 13).
 
 use super::TruthRow;
 use super::source::{Bits, fill_constant};

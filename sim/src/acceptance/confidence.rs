@@ -48,7 +48,7 @@ impl Default for Misfit {
     }
 }
 
-/// The law of the confidences that a draft model reports.
+/// How a draft model's confidences are drawn: the calibration curve, their spread, and their error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confidence {
@@ -57,7 +57,7 @@ pub struct Confidence {
     /// Standard deviation of logit(q) over all draft tokens, right or wrong, > 0, where q is the draft model's own
     /// probability of its token. Assumed: no source gives it.
     pub prior_sd: f64,
-    /// An error of the confidences that policies see.
+    /// The error that is put on each confidence before policies see it.
     pub misfit: Misfit,
 }
 
@@ -127,8 +127,8 @@ impl ConfidenceModel {
         (scale != 0.0).then(|| self.spec.curve.slope * x + self.intercept(depth))
     }
 
-    /// Mean and standard deviation of the log-odds z that a token is right, before it is known whether it is, for a
-    /// position with this acceptance rate.
+    /// Mean and standard deviation of the log-odds z that a token is right, for a position with this acceptance rate,
+    /// as long as it is not known whether the token is right.
     pub fn spread(&self, rate: f64) -> (f64, f64) {
         let sd = self.spec.curve.slope * self.spec.prior_sd;
         let tabulate = || {
@@ -216,8 +216,8 @@ pub(super) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The normal prior of the log-odds z as a grid of points with weights. The points are relative to the mean, because
-/// each rate has another mean.
+/// The normal prior of the log-odds z as a grid of points with weights. The points are stored relative to the prior's
+/// mean, because each acceptance rate has its own mean.
 struct Prior {
     sd: f64,
     /// The grid points of the log-odds, in standard deviations from the mean of the prior.
@@ -263,7 +263,8 @@ impl Prior {
                 before += mass[point];
                 point += 1;
             }
-            // The probability mass of a point is spread evenly over the interval of z around the point.
+            // The probability mass of a grid point is spread evenly over the interval of z around the point. `along` is
+            // the place of the quantile in this interval, from −0.5 to 0.5.
             let along = ((target - before) / mass[point]).clamp(0.0, 1.0) - 0.5;
             (z[point] + along * width) as f32
         };

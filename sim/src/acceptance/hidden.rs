@@ -16,8 +16,8 @@ pub struct Hidden<'a> {
 }
 
 impl<'a> Hidden<'a> {
-    /// A view of the unfinished requests. `truths` is the table of which of their draft tokens are right, `acceptance`
-    /// the source that drew it.
+    /// A view of the unfinished requests. `truths` is the table of which of their draft tokens are right. `acceptance`
+    /// is the acceptance source that filled this table.
     pub fn new(acceptance: &'a dyn AcceptanceSource, truths: &'a Truths<'a>) -> Hidden<'a> {
         Hidden { acceptance, truths }
     }

@@ -49,7 +49,7 @@ impl Bits for ByPosition {
             let mut from = w * 64;
             while from < end {
                 // Index in the list of rates of the rate that holds at output position `from`. Behind the end of the
-                // list the last rate holds.
+                // list, the list's last rate holds.
                 let stretch = from / span;
                 let to = if stretch + 1 < self.rates.len() { end.min((stretch + 1) * span) } else { end };
                 *word |= below(luck, self.rate_at(from as u32), w) & within(w, from, to);
@@ -76,8 +76,8 @@ pub(super) struct ByContext {
 const HOLDS: u32 = 64;
 
 impl ByContext {
-    /// The rate at an output position. It is the rate at the context length of the first position in the same 64-bit
-    /// word.
+    /// The probability that the draft token at this output position is right. All 64 positions of a bitmap word have
+    /// the same rate: the rate at the context length of the word's first position.
     fn rate_at(&self, request: RequestTruth, position: u32) -> f64 {
         let context = f64::from(request.prompt_len) + f64::from(position / HOLDS * HOLDS);
         let behind = self.points.partition_point(|&(tokens, _)| f64::from(tokens) <= context);

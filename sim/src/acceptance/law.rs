@@ -1,6 +1,6 @@
 //! The law of an acceptance source: the probabilities that a request's draft tokens are right, given the source's
-//! settings but not its random draws. Bounds (policies that know more than a server can) compute with the law. They
-//! know less than the oracle (docs/model.md 13).
+//! settings but not its random draws. Bounds (policies that know more than a server can) compute with the law. Such
+//! bounds know less than the oracle, which sees the draws (docs/model.md 13).
 
 use crate::drafts::Shown;
 use crate::executor::RequestTruth;
@@ -9,8 +9,8 @@ use crate::executor::RequestTruth;
 ///
 /// One of several hypotheses is true for a request, for example one of 16 acceptance rates. Given the hypothesis, right
 /// and wrong draft tokens are a Markov chain over output positions: whether a token is right depends only on whether
-/// the token before it is. If there are several hypotheses, the probabilities of each depend neither on the position
-/// nor on the depth.
+/// the token before it is right. If there are several hypotheses, the probabilities under each hypothesis depend
+/// neither on the output position nor on the depth in the round.
 pub trait Law: Send + Sync {
     /// A hypothesis is a possible value of what is hidden about a request, such as its acceptance rate. Replaces
     /// `weights` by the probability of each hypothesis about the request. The probabilities sum to 1.
@@ -21,16 +21,17 @@ pub trait Law: Send + Sync {
     /// right.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64;
 
-    /// The probability that a lookup finds a match at a position where its first token would be wrong. 1 for drafters
-    /// that always have a proposal.
+    /// The probability that a prompt lookup finds a match at a position where the first copied token would be wrong. 1
+    /// for drafters that always have a proposal.
     fn proposes_if_wrong(&self) -> f64;
 
-    /// What a confidence says about its token: the log-odds that the token is right, by the curve from which
-    /// confidences are drawn. `None` if the confidences that policies see carry no information.
+    /// The log-odds that a draft token is right, given its confidence, by the curve from which confidences are drawn.
+    /// `None` if the confidences that policies see carry no information.
     fn evidence(&self, confidence: f64, depth: u32) -> Option<f64>;
 
-    /// Mean and standard deviation of [`evidence`](Law::evidence) over the draws of a token, if `hypothesis` about the
-    /// request is true, and if it is not known whether the token is right.
+    /// Mean and standard deviation of the log-odds [`evidence`](Law::evidence) over the random draws of the confidence
+    /// at this position and depth. `hypothesis` about the request is taken as true. It is not known whether the token
+    /// is right.
     fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64);
 
     /// The rate for which the confidence at this position and depth is drawn, if `hypothesis` about the request is
@@ -41,11 +42,11 @@ pub trait Law: Send + Sync {
     /// `position` and `depth` (from 0) of its round is right if all tokens before it in the round are right.
     fn own_rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// What policies see of a token with this confidence. [`Confidence`](Shown::Confidence) is the confidence itself.
-    /// [`Calibrated`](Shown::Calibrated) is the probability that the token is right, given the confidence; if
-    /// confidences carry no information, it is the mean rate of all requests. [`OwnRate`](Shown::OwnRate) is the
-    /// probability given the confidence and the request's own rate; if confidences carry no information, it is the
-    /// request's own rate.
+    /// The value that a policy sees in place of this confidence. With [`Confidence`](Shown::Confidence) it is the
+    /// confidence itself. With [`Calibrated`](Shown::Calibrated) it is the probability that the token is right, given
+    /// the confidence; if confidences carry no information, it is the mean rate of the requests of the same category.
+    /// With [`OwnRate`](Shown::OwnRate) it is the probability given the confidence and the request's own rate; if
+    /// confidences carry no information, it is the request's own rate.
     fn chance(&self, request: RequestTruth, position: u32, depth: u32, confidence: f64, shown: Shown) -> f64;
 }
 

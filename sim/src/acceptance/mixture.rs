@@ -1,7 +1,7 @@
 //! `mixture`: every request draws its own acceptance rate from a Beta law (the law of its task category if there is
-//! one). Whether a draft token is right is correlated with whether the token at the position before is. Over all
-//! requests the conditional rate rises with depth although each request's rate is constant: deep positions are mostly
-//! reached by easy requests (docs/model.md 6.5).
+//! one). Whether a draft token is right is correlated with whether the draft token at the position before is right.
+//! Over all requests the conditional rate rises with depth although each request's rate is constant: deep positions are
+//! mostly reached by easy requests (docs/model.md 6.5).
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
@@ -22,7 +22,8 @@ pub struct Beta {
     pub b: f64,
 }
 
-/// Number of hypotheses (possible values) about a request's acceptance rate, and number of grid points per hypothesis.
+/// Number of hypotheses (possible values) about a request's acceptance rate (`HYPOTHESES`), and number of grid points
+/// for each hypothesis (`POINTS`).
 const HYPOTHESES: usize = 16;
 const POINTS: usize = 16;
 
@@ -57,12 +58,12 @@ impl Beta {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mixture {
-    /// Distribution of the rates of requests whose category is not in `categories`.
+    /// Distribution of the acceptance rates of requests whose category is not in `categories`.
     pub all: Beta,
-    /// Distribution of the rates by category name.
+    /// Distribution of the acceptance rates of each category's requests, by category name.
     pub categories: std::collections::BTreeMap<String, Beta>,
-    /// Correlation between neighbouring output positions of a request in whether the draft token is right, [0, 1). At a
-    /// distance of k positions it is this value to the power of k.
+    /// Correlation of whether a request's draft tokens at neighbouring output positions are right, [0, 1). At a
+    /// distance of k positions the correlation is this value to the power of k.
     pub autocorrelation: f64,
 }
 
@@ -168,10 +169,10 @@ impl Bits for MixtureBits {
         }
     }
 
-    /// The request's own rate, the same at every depth. With autocorrelation this is not exact at a single depth: the
-    /// first draft token of a round is a little worse (it mostly follows a wrong draft token), and deeper draft tokens
-    /// are a little better. Confidences are therefore calibrated when pooled over depths. At a single depth they are
-    /// off by up to 0.03 at the measured autocorrelation of 0.078.
+    /// Returns the request's own rate, the same at every depth. With autocorrelation this is not exact at a single
+    /// depth: the first draft token of a round is right a little less often (it mostly follows a wrong draft token),
+    /// and deeper draft tokens are right a little more often. Confidences are therefore calibrated when pooled over
+    /// depths. At a single depth they are off by up to 0.03 at the measured autocorrelation of 0.078.
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         self.rate_of(request.id, request.category)
     }

@@ -59,7 +59,7 @@ impl TruthRow {
     /// Marks the draft tokens at all output positions as wrong, for `positions` output positions and `depths` distinct
     /// depths of a round. Reuses the buffers.
     pub fn reset(&mut self, positions: usize, depths: usize) {
-        // One spare word, so that `run` may read beyond the last position without a branch.
+        // Adds one spare word, so that `run` may read beyond the last position without a branch.
         self.words_per_depth = positions / 64 + 2;
         self.depths = depths;
         self.words.clear();
@@ -103,16 +103,16 @@ impl TruthRow {
         self.known.is_empty() || word < self.words_per_depth && self.known[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// Sets the positions where the lookup has a match, word by word. `matched(word, right)` gets the index of the word
-    /// and the bitmap of its positions that are right at depth 0, and returns the bitmap of its positions with a match.
-    /// Call it only for drafters that may have nothing to propose.
+    /// Sets the positions where the lookup has a match, word by word. `matched(word, right)` gets the index of a 64-bit
+    /// word and the bitmap of the word's positions that are right at depth 0. It returns the bitmap of the word's
+    /// positions with a match. Call this only for drafters that may have nothing to propose.
     fn match_where(&mut self, matched: impl Fn(usize, u64) -> u64) {
         let right = self.words.iter().take(self.words_per_depth).enumerate();
         self.matched.extend(right.map(|(w, &right)| matched(w, right)));
     }
 
     /// Whether the drafter has a proposal for a draft round that starts at output position `n`. Always true if the
-    /// drafter always has a proposal; otherwise false beyond the end.
+    /// drafter always has a proposal. Otherwise false for positions beyond the end of the bitmap `matched`.
     #[inline]
     pub fn matched(&self, n: u32) -> bool {
         let word = n as usize / 64;
@@ -136,8 +136,8 @@ impl TruthRow {
         if self.matched(n) { limit } else { 0 }
     }
 
-    /// The bitmap of the positions of `word` that have a match. 0 beyond the end; also 0 if the drafter always has a
-    /// proposal.
+    /// The bitmap of the 64 output positions of word `word` at which the drafter has a match. 0 for words beyond the
+    /// end of the bitmap. Also 0 if the drafter always has a proposal, because the bitmap is then empty.
     fn matches(&self, word: usize) -> u64 {
         self.matched.get(word).copied().unwrap_or(0)
     }
@@ -183,8 +183,8 @@ impl TruthRow {
         if self.depths > 1 { self.run_by_depth(n, len) } else { self.run_plain(n, len) }
     }
 
-    /// As [`run`](TruthRow::run), for a request of which every depth of a draft round has the same right tokens: it
-    /// reads only the row of depth 0.
+    /// Like [`run`](TruthRow::run), for a request whose right draft tokens are the same at every depth of a draft
+    /// round. It reads only the bitmap of depth 0.
     #[inline]
     fn run_plain(&self, n: u32, len: u32) -> u32 {
         let (word, shift) = (n as usize / 64, n % 64);
@@ -196,8 +196,8 @@ impl TruthRow {
         next.trailing_ones().min(len)
     }
 
-    /// As [`run`](TruthRow::run), for a request of which the depth in the round decides which draft tokens are right.
-    /// It is a separate function, so that the more frequent case is small enough to inline.
+    /// Like [`run`](TruthRow::run), for a request whose right draft tokens depend on the depth in the round. It is a
+    /// function of its own, so that the more frequent case in `run` stays small enough to inline.
     fn run_by_depth(&self, n: u32, len: u32) -> u32 {
         (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }

@@ -1,6 +1,6 @@
-//! Which draft tokens of a request are right, as one bitmap for each request, side by side in one list. Only requests
-//! are here of which it is known for all draft tokens whether they are right, independent of the depth in the round.
-//! This is the usual case, and the layout makes it fast.
+//! For each request, one bitmap of which of its draft tokens are right; the bitmaps lie side by side in one list. This
+//! is only for requests for which a single bitmap is enough: it is known for all draft tokens whether they are right,
+//! and this does not depend on the depth in the round. That is the usual case, and the layout makes it fast.
 
 use crate::drafts::Drafts;
 use crate::policy::BatchView;
@@ -33,7 +33,7 @@ impl PlainRows {
     /// Copies the bitmap of which draft tokens of request `id` are right into row `row`. Widens all rows of the table
     /// first if the bitmap is too long for them. Rounds may start at any output position up to `positions`.
     pub fn set(&mut self, row: u32, id: RequestId, bitmap: &[u64], positions: usize) {
-        // With one spare word, so that a draft round may read beyond the last position.
+        // Adds one spare word, so that a draft round may read beyond the last position.
         let words = bitmap.len().max(positions / 64 + 2);
         if words > self.stride {
             self.widen(words.next_power_of_two());
@@ -49,7 +49,7 @@ impl PlainRows {
         if let Some(before) = self.request_in.get_mut(self.first_word[id as usize] as usize / self.stride)
             && *before == id
         {
-            // A request that has ended had this id before. Its row belongs to no request from now on.
+            // An ended request had this id before. The row of that ended request belongs to no request any more.
             *before = NO_REQUEST;
         }
         self.request_in[row] = id;
@@ -93,7 +93,8 @@ impl PlainRows {
         debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");
         let at = (self.first_word[id as usize] + emitted / 64) as usize;
         let (next, word) = (self.words[at + 1], self.words[at]);
-        // Joins the two words and shifts them by the offset of position `emitted`.
+        // Joins the word that has output position `emitted` with the next word. Then shifts, so that bit 0 is position
+        // `emitted`.
         let bits = ((u128::from(next) << 64 | u128::from(word)) >> (emitted % 64)) as u64;
         (end | !bits).trailing_zeros()
     }

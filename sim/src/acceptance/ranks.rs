@@ -12,18 +12,18 @@ const RANKS: usize = 64;
 /// better guesses. The last value holds for all further guesses.
 ///
 /// The draft model's own probabilities follow the same law, so the draft model is calibrated on average: the
-/// probability that the first guess leaves is shared among the further guesses by this law. The values are assumed.
-/// After a wrong first guess about half of the right tokens are among the next four guesses, the order of magnitude of
-/// SpecInfer's Table 1. In SpecForge's published results the accepted lengths of Qwen3-Next's trees are 7 % longer than
-/// those from chains of the same depth and budget. These values give 4 %, and a fit (all values times 1.1 to 1.3) is
-/// hardly better. Trees of other models are 12 % shorter than their chains, which no law explains
-/// (`policies/tests/specforge.rs`).
+/// probability that the first guess leaves is shared among the further guesses by this law. The default values are
+/// assumed. With them, after a wrong first guess about half of the right tokens are among the next four guesses, the
+/// order of magnitude of SpecInfer's Table 1. In SpecForge's published results the accepted lengths of Qwen3-Next's
+/// trees are 7 % longer than the accepted lengths of chains of the same depth and budget. With the default values they
+/// are 4 % longer; a fit (all values times 1.1 to 1.3) is hardly better. Trees of other models are 12 % shorter than
+/// their chains, which no law explains (`policies/tests/specforge.rs`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub struct RankLaw {
     hazards: Vec<f64>,
-    /// The rank of the target's token is its place among the draft model's guesses, best first. Probability of rank r
-    /// if the first guess is wrong, at index r − 2.
+    /// `share[r − 2]` is the probability that the target's token has rank r, if the draft model's first guess is wrong.
+    /// The rank of a token is its place among the draft model's guesses, best first.
     share: Vec<f64>,
     /// Entropy, in nats, of the distribution of ranks in `share`.
     entropy: f64,
@@ -40,7 +40,7 @@ impl RankLaw {
     /// model's r-th guess if it is none of the better guesses.
     ///
     /// # Errors
-    /// `hazards` is empty, or a value is not in [0, 1]. The text says which.
+    /// `hazards` is empty, or a value is not in [0, 1]. The error's text says which value is wrong.
     pub fn new(hazards: Vec<f64>) -> Result<RankLaw, String> {
         if hazards.is_empty() {
             return Err("needs at least one probability".into());
@@ -56,7 +56,7 @@ impl RankLaw {
                 mass
             })
             .collect();
-        // For the entropy, all ranks beyond the last of the table count as one token.
+        // For the entropy, all ranks beyond the last tabulated rank count as one token.
         let all = share.iter().copied().chain([left]);
         let entropy = all.filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum();
         Ok(RankLaw { hazards, share, entropy })
@@ -128,8 +128,9 @@ mod tests {
         assert_eq!(RankLaw::new(vec![0.0]).unwrap().at(0.5), RANKS as u32 + 2);
     }
 
-    /// If the first guess is the largest, the draft model's probabilities sum to about one, and `entropy` is close to
-    /// their entropy. No guess has a higher probability than the first.
+    /// Checks the draft model's probabilities of its guesses, if the first guess has the highest one. They sum to about
+    /// one, and `entropy` is close to the entropy computed from them. No guess has a higher probability than the first
+    /// guess.
     #[test]
     fn guesses_are_a_distribution() {
         let law = RankLaw::default();

@@ -1,6 +1,7 @@
-//! `recorded` and `table`: which draft tokens of a real run were right. For tokens that were not drafted in the run
-//! this is not known. It is then drawn once, with the recording's probabilities (hazards). Behind the end of a
-//! recording every draft token is wrong (docs/model.md 13), or, for a table that wraps, the recording starts over.
+//! `recorded` and `table`: recordings of a real run say which draft tokens were right. A recording does not say this
+//! for tokens that were not drafted in the run. For such a token it is drawn once, with the recording's probabilities
+//! (hazards). Behind the end of a recording every draft token is wrong (docs/model.md 13), or, for a table that wraps,
+//! the recording starts over.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -27,7 +28,7 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Takes the workload's recordings of which draft tokens of real requests were right. Where a recording does not
-    /// know this, `hazards` has the probability that the draft token is right, by the number of accepted draft tokens
+    /// say this, the draft token is right with a probability from `hazards`, by the number of accepted draft tokens
     /// before it in the round.
     pub fn new(workload: &Workload, hazards: Vec<f64>, wraps: bool, seed: u64) -> Recorded {
         let rates = workload.recordings.iter().map(|r| expected_rate(r, &hazards)).collect();

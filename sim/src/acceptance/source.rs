@@ -7,11 +7,12 @@ use crate::drafts::Shown;
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
-/// Draws which draft tokens are right. Also gives the probabilities of this, and recorded confidences and ranks.
+/// Draws which draft tokens are right. Also gives the probabilities with which draft tokens are right, and the recorded
+/// confidences and ranks, if there are any.
 pub(super) trait Bits: Send + Sync {
-    /// Fills in, for the first `positions` output positions of the request, which draft tokens are right. Where the
-    /// drafter may have no proposal or a limited one, also fills in where it has a match and how many tokens it
-    /// proposes at most.
+    /// Fills in, for the first `positions` output positions of the request, which draft tokens are right. If the
+    /// drafter may have no proposal, also fills in at which positions the drafter has a match. If the length of
+    /// proposals is limited, also fills in the limit at each position.
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow);
 
     /// The probability that a draft token at `position` and `depth` is right, averaged over the rounds that reach this
@@ -35,7 +36,7 @@ pub(super) trait Bits: Send + Sync {
         false
     }
 
-    /// Whether it is drawn from a probability [law](Law) which draft tokens are right.
+    /// Whether the source draws from a probability [law](Law) which draft tokens are right.
     fn has_law(&self) -> bool {
         true
     }
@@ -168,8 +169,9 @@ impl<B: Bits> Law for Source<B> {
             (Shown::Confidence, _) => confidence,
             (Shown::Calibrated, Some(z)) => sigmoid(z),
             (Shown::Calibrated, None) => self.bits.mean_rate(request, position, depth),
-            // Confidences are drawn for `bits.rate`. If the request's own acceptance rate, given that all tokens before
-            // in the round are right, differs from it, the log-odds move by the difference of the two rates' logits.
+            // Confidences are drawn for the rate `bits.rate`. The request's own acceptance rate (given that all tokens
+            // before in the round are right) may differ from `bits.rate`. The log-odds then move by the difference of
+            // the logits of these two rates.
             (Shown::OwnRate, Some(z)) => sigmoid(z + logit(own()) - logit(self.bits.rate(request, position, depth))),
             (Shown::OwnRate, None) => own(),
         }

@@ -94,7 +94,8 @@ fn bits_have_the_rates_of_the_settings() {
     }
 }
 
-/// The rate depends on the context, prompt and output together. Between two points it is interpolated linearly.
+/// With `by-context`, the acceptance rate depends on the number of tokens before the draft token, prompt and output
+/// together. Between two points of the setting the rate is interpolated linearly.
 #[test]
 fn a_rate_by_context_follows_prompt_and_output() {
     let points = vec![(1000, 0.9), (2000, 0.5), (4000, 0.5)];
@@ -141,7 +142,8 @@ fn depths_share_their_draws() {
 /// the power of k. The rate of right tokens does not change.
 #[test]
 fn autocorrelation_decays_geometrically() {
-    // A Beta law of the requests' acceptance rates with nearly no spread, so that all requests have one rate.
+    // A Beta law of the requests' acceptance rates (mean 0.6) with nearly no spread, so that all requests have one
+    // rate.
     let x = bits(&*source(one_law(6e5, 4e5, 0.3)), 2000);
     let rate = share(x.iter().flatten().copied());
     assert!((rate - 0.6).abs() < 0.005, "{rate}");

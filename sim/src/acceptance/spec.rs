@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub struct AcceptanceSpec {
     /// The law or the recording that decides which draft tokens are right.
     pub source: Rates,
-    /// The law of the confidences that the draft model reports for its tokens.
+    /// How the confidences that the draft model reports for its tokens are drawn.
     pub confidence: Confidence,
     /// For token trees: probability that the draft model's r-th guess at a position is right if no better guess is, for
     /// r = 2, 3, …
@@ -39,31 +39,32 @@ pub enum Rates {
         /// Probability that a draft token is right, [0, 1].
         rate: f64,
     },
-    /// The probability depends on the position in the output: each rate holds for `span` positions.
+    /// The probability that a draft token is right depends on the position in the output: each rate holds for `span`
+    /// positions.
     ByPosition {
         /// Probabilities that a draft token is right, [0, 1], in order. The last one holds to the end of the output.
         rates: Vec<f64>,
         /// Number of output positions for which each rate holds, at least 1.
         span: u32,
     },
-    /// The probability depends on the context: the tokens of prompt and output before the draft token. Draft tokens
-    /// after long contexts are often worse.
+    /// The probability that a draft token is right depends on the context: the tokens of prompt and output before the
+    /// draft token. Draft tokens after long contexts are often worse.
     ByContext {
         /// `[tokens, rate]`: tokens of context, rising, and the probability that a draft token is right, [0, 1].
         /// Between two points the rate is on the straight line; outside of the points it is the rate of the nearest
         /// point. The rate is updated every 64 output tokens.
         points: Vec<(u32, f64)>,
     },
-    /// The probability depends on the place in the draft round (as for EAGLE heads).
+    /// The probability that a draft token is right depends on its place in the draft round (as for EAGLE heads).
     ByDepth {
-        /// Probability, [0, 1], that the i-th draft token of a round is right if all before it are. The last rate holds
-        /// for all deeper places: with 3 rates, draft tokens 3, 4 and 5 have the third.
+        /// Probability, [0, 1], that the i-th draft token of a round is right if all before it are right. The last rate
+        /// holds for all deeper places: with 3 rates, draft tokens 3, 4 and 5 have the third.
         rates: Vec<f64>,
     },
-    /// Every request has its own rate, drawn from a Beta law, and neighbouring draft tokens of a request are
-    /// correlated.
+    /// Every request has its own probability that a draft token is right, drawn from a Beta law. Neighbouring draft
+    /// tokens of a request are correlated.
     Mixture(Mixture),
-    /// Every category of requests has a separate law.
+    /// Every category of requests (chat, code, …) has its own probability that a draft token is right.
     ByCategory(ByCategory),
     /// Prompt lookup: the drafter copies text from the context. The position at which a draft round starts decides
     /// whether there is a match and how many of its tokens are right.
@@ -203,8 +204,9 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                // Hazards are the probabilities that a draft token is right where no recording says whether it is. The
-                // workload's recordings may bring their own; they are used unless the user has set others.
+                // Hazards are the probabilities that a draft token is right where no recording says whether it is. If
+                // the workload's recordings have hazards of their own, these are used, unless the user has set other
+                // hazards.
                 let own = !workload.hazards.is_empty() && *hazards == pooled();
                 let hazards = if own { workload.hazards.clone() } else { hazards.clone() };
                 common.with(Recorded::new(workload, hazards, false, seed))
@@ -226,8 +228,8 @@ fn without_recording(workload: &Workload) -> Option<usize> {
     (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX))
 }
 
-/// What all acceptance sources share: the model of confidences, the probabilities of second and later guesses, and the
-/// seed of the draws.
+/// The parts that all acceptance sources share: the model of confidences, the probabilities of second and later
+/// guesses, and the seed of the draws.
 struct Common {
     confidence: ConfidenceModel,
     ranks: RankLaw,

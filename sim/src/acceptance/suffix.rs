@@ -1,10 +1,11 @@
-//! `suffix`: a suffix tree over the request's text and earlier outputs proposes the tokens that followed the newest
-//! tokens before. The longer the match, the longer the proposal (SuffixDecoding, arXiv 2411.04975; vLLM's method
-//! `suffix`).
+//! `suffix`: a suffix tree over the request's text and earlier outputs finds an earlier place with the same newest
+//! tokens, and proposes the tokens that followed there. The longer the match, the longer the proposal (SuffixDecoding,
+//! arXiv 2411.04975; vLLM's method `suffix`).
 //!
-//! Matches and right runs follow the law of `prompt-lookup`. In addition each position has the length of its match.
-//! This length is drawn where a stretch of repeated text begins, and grows by one token with each position of the
-//! stretch. Long matches are therefore right more often than short ones, because they lie inside repeated text.
+//! The source `prompt-lookup` has the law by which positions have matches and right tokens; `suffix` uses the same law.
+//! In addition each position has a length of its match. This length is drawn where a stretch of repeated text begins,
+//! and grows by one token with each position of the stretch. Long matches are therefore right more often than short
+//! ones, because they lie inside repeated text.
 
 use super::TruthRow;
 use super::fault::{BadAcceptance, bad};
@@ -88,7 +89,7 @@ impl Suffix {
     }
 }
 
-/// Draws which tokens of a suffix tree's proposals are right, where it has a match, and how long its proposals are.
+/// Draws where a suffix tree has a match, how long its proposals are, and which of the proposed tokens are right.
 pub(super) struct SuffixTree {
     lookups: Lookups,
     /// Probability that a match ends at its next token, for matches whose length is drawn at random: 1 / mean length in
@@ -136,7 +137,8 @@ impl Bits for SuffixTree {
         true
     }
 
-    /// The length of a proposal says how likely its tokens are right. A [law](super::Law) cannot express that.
+    /// Returns false. The length of a proposal says how likely its tokens are right. The trait [`Law`](super::Law)
+    /// cannot express this.
     fn has_law(&self) -> bool {
         false
     }

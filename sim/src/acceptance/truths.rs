@@ -1,5 +1,5 @@
-//! The table of which draft tokens of the unfinished requests are right. Executors look acceptance up here: simulated
-//! time, replay, and devices whose experiment names an acceptance source.
+//! The table of which draft tokens of the unfinished requests are right. Three kinds of executors look acceptance up in
+//! this table: simulated time (the event clock), replays, and devices whose experiment names an acceptance source.
 
 use super::plain_rows::PlainRows;
 use super::{AcceptanceSource, TruthRow};
@@ -57,7 +57,7 @@ impl<'a> Truths<'a> {
         self.start_as(request.id, request);
     }
 
-    /// As [`start`](Truths::start), for a request that batches name by `id` and not by its number.
+    /// Like [`start`](Truths::start), but batches name the request by `id`, which may differ from `request.id`.
     pub fn start_as(&mut self, id: RequestId, request: RequestTruth) {
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(TruthRow::default());
@@ -118,9 +118,10 @@ impl<'a> Truths<'a> {
         self.acceptance.confidence(self.requests[row], start, depth, right, 0)
     }
 
-    /// Lowers the draft limit of each request to the number of tokens that the drafter can propose. At a match this is
-    /// the length of the proposal; prompt lookup does not limit it. Without a match it is what the draft model beside a
-    /// lookup drafts (0 if there is no such model). Does nothing if the drafter always has a proposal.
+    /// Lowers the draft limit of each request to the number of tokens that the drafter can propose. Where the drafter
+    /// has a match, this is the length of the proposal (prompt lookup does not limit it). Without a match, it is the
+    /// number of tokens that the draft model beside a lookup drafts, or 0 if there is no such model. Does nothing if
+    /// the drafter always has a proposal.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
@@ -155,10 +156,10 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Writes into `accepted` how many tokens verification accepts: of the first `verify_len` drafts of each chain, or
-    /// of the kept nodes of each tree. Trees also store their accepted path. For chains the divergences are filled in
-    /// if the policy wants them. If it was not known whether a token that decided this number is right, reports the
-    /// token to the acceptance source.
+    /// Writes into `accepted` how many tokens verification accepts: of the first `verify_len` draft tokens of each
+    /// chain, or of the kept nodes of each tree. Trees also store their accepted path. For chains the divergences are
+    /// filled in if the policy wants them. If a token decided this number, and it is made up whether the token is
+    /// right, the token is reported to the acceptance source.
     pub fn accept(&self, batch: &BatchView, drafts: &mut Drafts, accepted: &mut [u32]) {
         if drafts.in_trees() {
             for (i, a) in accepted.iter_mut().enumerate().take(batch.len()) {
@@ -180,8 +181,9 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// [`accept`](Truths::accept) for chains in which the depth may decide whether a draft token is right, or this may
-    /// be unknown. Reports to the acceptance source the tokens of which it was unknown.
+    /// The slower part of [`accept`](Truths::accept), for chains in which the right draft tokens depend on the depth,
+    /// or in which it is partly made up (not recorded) which draft tokens are right. Reports such made-up tokens to the
+    /// acceptance source.
     fn accept_and_look(&self, batch: &BatchView, verify_len: &[u32], accepted: &mut [u32]) {
         let asked = batch.ids.iter().zip(batch.emitted).zip(verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
@@ -194,15 +196,15 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// For each of the first `depths` draft tokens of a round: if it is unknown (made up) whether the draft token is
-    /// right, reports to the acceptance source that a decision used what is made up.
+    /// For each of the first `depths` draft tokens of a round: if no recording says whether the draft token is right,
+    /// so that this is made up, reports to the acceptance source that a decision used a made-up value.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));
     }
 
     /// Reports to the acceptance source that a decision used whether the draft token at `depth` of a round is right, if
-    /// this is unknown (made up).
+    /// no recording says this, so that it is made up.
     fn look_at(&self, row: usize, start: u32, depth: u32) {
         if !self.rows[row].is_known(start + depth, depth) {
             self.acceptance.unknown_used(self.requests[row], start, depth);
@@ -223,8 +225,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// The value that a policy is shown for a token with confidence `c`: see [`Law::chance`](super::Law::chance). It is
-    /// `c` itself if the source has no law.
+    /// The value that a policy sees in place of the draft model's confidence `c`: see
+    /// [`Law::chance`](super::Law::chance). It is `c` itself if the source has no law.
     #[inline]
     fn shown(&self, shown: Shown, id: RequestId, start: u32, depth: u32, c: f32) -> f64 {
         if shown == Shown::Confidence {
@@ -298,8 +300,8 @@ mod tests {
     use crate::tree::DraftTree;
     use crate::workload::Workload;
 
-    /// If the best three guesses count, a run is as long as what verification accepts of a tree with three children of
-    /// each node.
+    /// `count_guesses(3)` counts a position as right if the target's token is among the best three guesses. Then a run
+    /// of right positions is as long as the path that verification accepts of a tree with three children of each node.
     #[test]
     fn counted_guesses_are_what_a_tree_accepts() {
         let (guesses, depth, requests) = (3, 4, 20);

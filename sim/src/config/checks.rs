@@ -39,12 +39,12 @@ pub(super) fn time(key: &'static str, value: &f64) -> Checked {
     refuse_if(!(*value >= 0.0 && value.is_finite()), key, || format!("{value} is not a time ≥ 0 s"))
 }
 
-/// Applies `check` to a setting that may be left out, if it is set.
+/// Makes a check of a setting that may be left out: it applies `check` to the value if the setting is set.
 pub(super) fn optional<T>(check: impl Fn(&'static str, &T) -> Checked) -> impl Fn(&'static str, &Option<T>) -> Checked {
     move |key, value| value.as_ref().map_or(Ok(()), |value| check(key, value))
 }
 
-/// Checks that the three times, in seconds, are finite and at least 0.
+/// Checks that the three host times of a policy's decisions, in seconds, are finite and at least 0.
 pub(super) fn decision_times(_: &'static str, value: &DecisionSeconds) -> Checked {
     time("decision_s.propose", &value.propose)?;
     time("decision_s.keep_drafting", &value.keep_drafting)?;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// (first, last, k): k draft tokens a request for batch sizes from first to last.
 pub type BatchRange = (i64, i64, i64);
 
-/// The release of vLLM whose scheduler is replicated. It decides every rule of the engine; single settings replace
-/// single rules.
+/// The release of vLLM whose scheduler is replicated. It decides every rule of the engine; each further setting, if it
+/// is set, replaces one of these rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
     /// vLLM's v0 engine as of 0.6.3, which the papers used: a step is either a prefill step or a decode step
@@ -79,7 +79,7 @@ pub enum DraftAt {
     StepStart,
 }
 
-/// When clients get the tokens of a step. Only for draft tokens that are made at the end of a step.
+/// When clients get the tokens of a step. This applies only if draft tokens are made at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliverAt {
@@ -129,12 +129,12 @@ pub enum DraftGap {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetCharge {
-    /// All draft tokens that the policy allows: each decode request takes the policy's draft limit + 1 tokens, as in
-    /// vLLM.
+    /// All draft tokens that the policy allows count: each decode request takes the policy's draft limit + 1 tokens of
+    /// the budget, as in vLLM.
     #[default]
     Full,
-    /// Only verified draft tokens: each decode request takes its verified draft tokens + 1 tokens. Prompt chunks may
-    /// use the budget of dropped draft tokens.
+    /// Only verified draft tokens count: each decode request takes its verified draft tokens + 1 tokens of the budget.
+    /// Prompt chunks may use the budget of dropped draft tokens.
     Trimmed,
 }
 

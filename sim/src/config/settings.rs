@@ -1,7 +1,7 @@
 //! The macro that makes a struct of settings: each setting is written once, with its default and its check.
 
 /// Makes a struct of settings from rows `key: type = default, check;`. The check may be left out. A row's attributes
-/// and documentation are the field's. The struct gets `Default`, and `check_each` applies every row's check.
+/// and doc comment go to the struct's field. The struct gets `Default`, and `check_each` applies every row's check.
 macro_rules! settings {
     (
         $(#[$about:meta])*

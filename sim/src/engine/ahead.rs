@@ -28,12 +28,12 @@ pub struct Ahead {
 /// How the draft tokens that a step verifies were made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verifies {
-    /// How long the device took to make the draft tokens.
+    /// How long the device took to make these draft tokens.
     pub drafting: Time,
-    /// Whether the drafter decided which of the draft tokens are verified. If false, all of them are.
+    /// Whether the drafter decided which of the draft tokens are verified. If false, all draft tokens are verified.
     pub trimmed: bool,
-    /// Whether the target pass has all scheduled tokens of each request: its draft tokens, or padding in place of draft
-    /// tokens that it lacks.
+    /// Whether the target pass has a place for every scheduled token of each request. A request that has fewer draft
+    /// tokens than were scheduled then gets padding in their place.
     pub padded: bool,
 }
 
@@ -59,8 +59,8 @@ impl Ahead {
         self.held.take(batch, drafts);
         self.device.fill(batch.ids, &workload.prompt_len, &self.sampled);
         let (drafting, trimmed) = (self.held.time, self.held.trimmed);
-        // If the drafter decided which draft tokens are verified, the others take no place in the target pass, so
-        // nothing is padded.
+        // If the drafter decided which draft tokens are verified, the dropped draft tokens take no place in the target
+        // pass, so nothing is padded.
         Verifies { drafting, trimmed, padded: !trimmed }
     }
 

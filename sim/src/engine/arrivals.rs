@@ -27,7 +27,7 @@ enum Mode {
 pub struct Given {
     /// Id of the request that the router gives to the engine.
     pub id: RequestId,
-    /// When the router sends it to the engine.
+    /// When the router sends the request to the engine.
     pub sent: Time,
     /// When the client sent the request. Latencies count from this time.
     pub since: Time,
@@ -44,7 +44,7 @@ impl Given {
 
 /// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
-    /// The requests; `None` if a router or clients give all requests.
+    /// The workload whose requests arrive; `None` if a router or clients give all requests.
     workload: Option<&'a Workload>,
     /// Arrival time of each request of the workload, by request id; empty without a workload.
     times: &'a [Time],
@@ -52,29 +52,34 @@ pub struct ArrivalStream<'a> {
     /// Delay of the frontend: the time from when a request is sent until the scheduler sees it.
     way: Time,
     next: usize,
-    /// In a closed loop: for each client without a request in the system, the time at which it became free to send;
-    /// ascending.
+    /// In a closed loop: for each client without a request in the system, the time from which the client may send its
+    /// next request. The times are ascending.
     ready: VecDeque<Time>,
-    /// With sessions (conversations): the turns that wait to be sent at a known time, each with this time.
+    /// With sessions (conversations): a heap of the turns whose sending time is known. Each entry has this time and the
+    /// id of the turn's request.
     turns: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// Requests from a router that the scheduler has not seen yet, in ascending order of `sent`.
     given: VecDeque<Given>,
-    /// From a router: the requests that have ended since the router last asked, each with the time of its end.
+    /// If a router gives the requests: the requests that have ended since the router last took this list, each with the
+    /// time of its end.
     ended: Vec<(RequestId, Time)>,
-    /// Time before which the scheduler sees no request that the router has not given yet.
+    /// A time before which the scheduler will see no further request beside the requests that the router has given
+    /// already.
     known_until: Time,
 }
 
 impl<'a> ArrivalStream<'a> {
-    /// Begins with the first request of `workload`. `workload` is `None` if a router or clients give all requests.
-    /// `way` is the frontend's delay. With a closed loop only the number of requests is read, not the arrival times.
+    /// A stream that begins with the first request of `workload`. `workload` is `None` if a router or clients give all
+    /// requests. `way` is the frontend's delay. In a closed loop only the number of requests is read, not the arrival
+    /// times.
     pub fn new(workload: Option<&'a Workload>, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
         let times: &[Time] = workload.map_or(&[], |workload| &workload.arrival);
         let (mut ready, mut turns) = (VecDeque::new(), BinaryHeap::new());
         let mode = match mode {
             Arrivals::Open => Mode::Open,
             Arrivals::Closed { clients } => {
-                // If there are more clients than requests, the further clients have nothing to send.
+                // If there are more clients than requests, the clients beyond the number of requests have nothing to
+                // send.
                 ready = vec![Time::ZERO; times.len().min(clients as usize)].into();
                 Mode::Closed
             }
@@ -98,19 +103,19 @@ impl<'a> ArrivalStream<'a> {
         self.given.push_back(given);
     }
 
-    /// Removes the request `id` of the router if the scheduler has not seen it yet. Returns whether the request was
-    /// removed.
+    /// Removes request `id`, which the router has given, if the scheduler has not seen it yet. Returns whether the
+    /// request was removed.
     pub fn withdraw(&mut self, id: RequestId) -> bool {
         let at = self.given.iter().position(|given| given.id == id);
         at.is_some_and(|at| self.given.remove(at).is_some())
     }
 
-    /// Sets `until`: the scheduler will see no request before this time that the router has not given yet.
+    /// Says that every request that the router will give later becomes visible to the scheduler at `until` or later.
     pub fn know_until(&mut self, until: Time) {
         self.known_until = until;
     }
 
-    /// When the scheduler sees the next request that is on its way; `Time::MAX` if there is none.
+    /// When the scheduler sees the next request that is known already; `Time::MAX` if no request is known.
     pub fn given_at(&self) -> Time {
         self.sent_at() + self.way
     }
@@ -120,13 +125,13 @@ impl<'a> ArrivalStream<'a> {
         !self.ended.is_empty()
     }
 
-    /// When entry `i` of the list of ended requests ended. The router has not taken this list yet. `None` if the list
-    /// is shorter.
+    /// The time at which entry `i` of the list of ended requests ended. The router has not taken this list yet. `None`
+    /// if the list has no entry `i`.
     pub fn end(&self, i: usize) -> Option<Time> {
         self.ended.get(i).map(|ended| ended.1)
     }
 
-    /// The requests that ended since the last call, and when.
+    /// Takes the requests that ended since the last call of this method, each with the time of its end.
     pub fn take_ended(&mut self) -> std::vec::Drain<'_, (RequestId, Time)> {
         self.ended.drain(..)
     }
@@ -151,7 +156,8 @@ impl<'a> ArrivalStream<'a> {
         (self.sent_at() + self.way).min(self.known_until)
     }
 
-    /// Takes the next request if the scheduler sees it at `now` or before.
+    /// Takes the next request out of the stream if the scheduler sees this request at `now` or before; otherwise
+    /// `None`.
     #[inline(always)]
     pub fn pop(&mut self, now: Time) -> Option<Given> {
         let at = self.sent_at();
@@ -168,8 +174,9 @@ impl<'a> ArrivalStream<'a> {
         Some(Given::whole(self.next as RequestId - 1, at))
     }
 
-    /// Notes that a request has ended. In a closed loop its client may send the next request at once. In a session the
-    /// next turn is sent after a gap. For a router the end is stored until the router asks.
+    /// Notes that a request has ended. In a closed loop the request's client may send its next request at once. In a
+    /// session the next turn is sent after a gap. If a router gives the requests, the end is stored until the router
+    /// asks.
     pub fn ended(&mut self, id: RequestId, now: Time) {
         match self.mode {
             Mode::Open => {}
@@ -231,8 +238,8 @@ mod tests {
         assert!(!fed.has_ended());
     }
 
-    /// Two sessions. Requests 0, 2 and 3 are the turns of the first session. Request 1 is the only turn of the second
-    /// session.
+    /// A session's next turn is sent a gap after its last turn ended. There are two sessions. Requests 0, 2 and 3 are
+    /// the turns of the first session. Request 1 is the only turn of the second session.
     #[test]
     fn a_session_sends_its_next_turn_a_gap_after_the_last_one_ended() {
         let none = RequestId::MAX;

@@ -95,8 +95,8 @@ impl Collector {
         self.patience.as_ref().is_some_and(Patience::certain)
     }
 
-    /// After the run: returns how many of the requests that are judged by latency bounds have met or missed them, as
-    /// far as they have ended.
+    /// Takes the counts of requests that met or missed their latency bounds out of the collector, after the run.
+    /// Requests that have not ended are not counted. `None` if the run had no such bounds.
     pub(crate) fn patience(&mut self) -> Option<Patience> {
         self.patience.take()
     }
@@ -123,8 +123,8 @@ impl Collector {
         }
     }
 
-    /// Records the step whose output the scheduler has just applied. The caller has put the step's times and what was
-    /// scheduled into `record`. This call adds the counts of draft tokens and of emitted tokens.
+    /// Records the step whose output the scheduler has just applied. The caller has already put the step's times and
+    /// the scheduler's decisions into `record`. This call adds the counts of draft tokens and of emitted tokens.
     #[inline]
     pub(super) fn step(&mut self, record: &mut StepRecord, scheduler: &Scheduler, spec: &SpecDecode) {
         let (output, result) = (scheduler.output(), scheduler.result());
@@ -152,8 +152,9 @@ impl Collector {
     #[inline]
     fn count_rounds(&mut self, record: &mut StepRecord, ids: &[RequestId], dropped: &[RequestId], spec: &SpecDecode) {
         if spec.drafts.verify_len.is_empty() {
-            // The step has no drafter, or no decode request. `dropped` is the number of its decode requests that had
-            // ended before the step's output came.
+            // `verify_len` is empty: the step has no drafter or no decode request, so each decode request verified and
+            // accepted 0 draft tokens. Requests in `dropped` had ended before the step's output came and are not
+            // counted.
             let dropped = if dropped.is_empty() { 0 } else { ids.iter().filter(|id| dropped.contains(id)).count() };
             self.totals.verified_accepted[0][0] += (ids.len() - dropped) as u64;
         } else if dropped.is_empty() && !spec.drafts.in_trees() {
@@ -163,8 +164,8 @@ impl Collector {
         }
     }
 
-    /// The common case, kept fast: all draft tokens form chains (one guess a position), and no request of the step had
-    /// ended before the step's output came.
+    /// Like `count_rounds`, for the frequent case, which is kept fast: all draft tokens form chains (one guess a
+    /// position), and no request of the step had ended before the step's output came.
     #[inline]
     fn count_chains(&mut self, record: &mut StepRecord, ids: &[RequestId], spec: &SpecDecode) {
         let n = ids.len();
@@ -290,7 +291,8 @@ impl Collector {
         self.records.preemptions[r.id as usize] += 1;
     }
 
-    /// Records that a request emitted its whole output. The caller must have recorded the request's last step before.
+    /// Records that a request emitted its whole output at `now`. The caller must have recorded the request's last step
+    /// before.
     pub(super) fn finish(&mut self, r: &RunningRequest, now: Time, spent: Option<Spent>) {
         self.left(r);
         if let Some(spent) = &spent {

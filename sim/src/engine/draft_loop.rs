@@ -43,8 +43,8 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
 }
 
 /// Runs the draft passes at the end of a step, including the passes that give no draft tokens. `ran` has the token
-/// counts of the step. `batch` is what the drafter sees. `step` has the requests' state on the device. `plan` has the
-/// wanted draft lengths, at most `k` tokens each. Returns the number of draft passes.
+/// counts of the step that just ran. `batch` is the drafter's view of the requests. `step` has the requests' state on
+/// the device. `plan` has the wanted draft lengths, at most `k` tokens each. Returns the number of draft passes.
 pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -102,11 +102,12 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     decided
 }
 
-/// Lowers each planned draft length to the request's limit and to the engine's longest draft length, and starts the
-/// draft trees. (The limit of a tree counts tokens.) Returns the shortest draft length (0 for trees) and the longest.
+/// Lowers each planned draft length to the request's limit and to the engine's longest draft length, and starts an
+/// empty draft tree for each request if trees are drafted. (The limit of a tree counts tokens.) Returns the shortest
+/// draft length (0 for trees) and the longest draft length.
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
-    // The common case, kept fast: all requests have chains (one guess a position) of the same length, and no limit is
-    // below it.
+    // The frequent case, kept fast: all requests have chains (one guess a position) of the same length, and this length
+    // is within all limits.
     if plan.shape == DraftShape::Chain
         && let Some(&len) = plan.draft_len.first()
         && len <= drafts.max_draft_len()
@@ -134,7 +135,8 @@ pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) ->
     (shortest, longest)
 }
 
-/// What the draft passes of one step need: the requests, the planned draft lengths, and the draft tokens so far.
+/// The inputs and buffers of one step's draft passes: the requests, the planned draft lengths, and the draft tokens so
+/// far.
 struct Run<'a> {
     step: &'a StepPlan<'a>,
     /// The batch that the drafter sees.
@@ -146,8 +148,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs up to `depth` draft passes. After each pass the drafter decides whether to go on, and the time of this
-    /// decision is charged. Returns the number of passes, and whether the drafter stopped before `depth`.
+    /// Runs up to `depth` draft passes. After each pass the drafter decides whether to run the next one, and the time
+    /// of this decision is charged. Returns the number of passes, and whether the drafter stopped before `depth`.
     #[inline]
     fn passes<E: Executor, D: Hooks<E> + ?Sized>(
         &mut self,
@@ -159,7 +161,8 @@ impl Run<'_> {
         for pass in 1..=depth {
             self.pass(executor, pass, cost(pass))?;
             let go_on = drafter.keep_drafting(self.batch, self.drafts);
-            // If one pass gives all draft tokens, the host waits for the device only once.
+            // The host waits for the device to learn the drafted values. If one pass gives all draft tokens, it waits
+            // only once, so the decision time is charged only for the first pass.
             if self.drafts.was_decided() && (pass == 1 || !self.in_parallel) {
                 executor.charge_decision(Moment::KeepDrafting);
             }

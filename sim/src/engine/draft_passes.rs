@@ -7,7 +7,7 @@ use super::scheduler::{Derived, Lengths, SpeculativeConfig};
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 use crate::latency::PassShape;
 
-/// How a drafter makes its tokens.
+/// The way in which a drafter makes its draft tokens: how many passes, and over which tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     /// A pass over the step's tokens gives the first draft token of each request; each further draft token needs a pass
@@ -43,24 +43,24 @@ pub struct DraftPasses {
     /// Whether a block drafter (its first pass writes the context, its second gives all draft tokens) leaves out its
     /// second pass if no draft tokens are wanted.
     context_alone: bool,
-    /// Whether the first draft pass leaves out the step's rejected draft tokens, because the drafter knows which were
-    /// accepted.
+    /// Whether the first draft pass leaves out the step's rejected draft tokens, because the drafter knows which draft
+    /// tokens were accepted.
     pub unseen: bool,
     /// `Some(n)`: if any request of a step is less than the draft length + n tokens away from `max_model_len`, no
     /// request of the step gets draft tokens.
     pub ends_early: Option<u32>,
 }
 
-/// Number of draft passes that a server makes at the end of a step to draft `k` tokens for each request. The draft
-/// length is set by a table by batch size, and `most` is the largest length in the table. If the drafter gives all
-/// draft tokens in one pass, this returns `k` instead.
+/// Number of draft passes that a server makes at the end of a step to draft `k` tokens for each request. The server
+/// takes the draft length from a table by batch size, and `most` is the largest length in this table. If the drafter
+/// gives all draft tokens in one pass, this returns `k` instead.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(&Derived::of(c, &spec));
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// Token counts of a step, from which the shapes of the draft passes at its end follow.
+/// Token counts of the step that just ran. The shapes of the draft passes at its end follow from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// Shape of the step's target pass: number of new tokens, and tokens of KV that it reads.

@@ -1,6 +1,7 @@
-//! The engine's interface to what decides the draft lengths: no drafter, a policy on any executor, or an oracle on the
-//! event clock. The types rule out an oracle on other executors (invariant 8). The engine's loop calls the same
-//! functions with and without a drafter; the functions of [`NoDraft`] do nothing.
+//! The engine's interface to the part that decides the draft lengths: no drafter, a policy on any executor, or an
+//! oracle (which sees which draft tokens are right) on the event clock. The types rule out an oracle on other executors
+//! (invariant 8). The engine's loop calls the same functions with and without a drafter; the functions of [`NoDraft`]
+//! do nothing.
 
 use super::ahead::{Ahead, Verifies};
 use super::draft_loop;
@@ -15,12 +16,13 @@ use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
 use crate::workload::{RequestId, Workload};
 
-/// What decides how many tokens requests draft (nothing, a policy or an oracle), as the engine calls it.
+/// The part of the engine that decides how many tokens each request drafts: nothing, a policy or an oracle.
 pub trait Drafter<E: Executor>: Hooks<E> {
     /// The most tokens that may be drafted now for any request. For chains it is at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
 
-    /// What the scheduler must know about the drafter. Chains have at most `max_draft_len` tokens.
+    /// The drafter's properties that the scheduler must know, such as the longest draft length. Chains have at most
+    /// `max_draft_len` tokens.
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig;
 
     /// How many of the draft model's best guesses at each position count as right; see [`OraclePolicy::guesses`].
@@ -28,8 +30,8 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         1
     }
 
-    /// Whether to draft for the next request that starts. Called once for each request, if the draft model processes
-    /// prompts.
+    /// Whether the draft model processes the prompt of the next request that starts, so that the request can draft.
+    /// Called once for each request, if the draft model processes prompts.
     fn drafts_for_next(&mut self) -> bool {
         true
     }
@@ -40,7 +42,7 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     }
 
     /// If draft tokens are made at the start of a step: lowers each request's draft limit to the number of draft tokens
-    /// that the executor can propose. Called before any decision.
+    /// that the executor can propose. Called before the drafter decides anything in the step.
     fn cap_draft_limits(&mut self, executor: &mut E, scheduler: &mut Scheduler) {
         let (ids, emitted, limit) = scheduler.draft_limits();
         executor.cap_draft_limits(ids, emitted, limit);
@@ -74,7 +76,7 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         ahead.take(batch, workload, drafts)
     }
 
-    /// The batch, with its requests' token counts as the device has them. Call it after
+    /// The batch `batch` with the token counts that the device has for its requests. Call it after
     /// [`take_held`](Drafter::take_held).
     fn on_device<'a>(&self, ahead: &'a Ahead, batch: &BatchView<'a>) -> BatchView<'a> {
         ahead.device.view(batch)
@@ -103,8 +105,8 @@ pub trait Drafter<E: Executor>: Hooks<E> {
 }
 
 impl SpeculativeConfig {
-    /// What the scheduler must know of a policy whose chains have at most `max_draft_len` tokens. For trees, which vLLM
-    /// does not have, the number of draft tokens is the number of nodes.
+    /// A policy's properties that the scheduler must know. Chains have at most `max_draft_len` tokens. For trees, which
+    /// vLLM does not have, the number of draft tokens is the number of nodes.
     pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let limits = policy.limits();
         let chain = limits.max_depth.min(max_draft_len);
@@ -118,7 +120,8 @@ impl SpeculativeConfig {
         }
     }
 
-    /// What the scheduler must know of an oracle, a bound that sees which draft tokens are right.
+    /// An oracle's properties that the scheduler must know. An oracle is a bound that sees which draft tokens are
+    /// right.
     pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let num_speculative_tokens = oracle.limit().min(max_draft_len);
         SpeculativeConfig {

@@ -56,7 +56,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.give(given);
     }
 
-    /// Takes the requests whose KV comes from another engine and whose blocks were allocated since the last call.
+    /// Takes the list of requests whose KV comes from another engine and for which KV blocks were allocated since the
+    /// last call.
     pub fn take_reserved(&mut self) -> impl Iterator<Item = Reserved> {
         self.scheduler.take_reserved()
     }
@@ -74,15 +75,15 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.go_on(at);
     }
 
-    /// Frees at `at` the blocks of a request of which this engine computed only the prompt
-    /// ([`Part::Prompt`](crate::Part)). Its KV has been transferred.
+    /// Frees at time `at` the blocks of a request of which this engine computed only the prompt
+    /// ([`Part::Prompt`](crate::Part)), because the prompt's KV has been transferred to another engine.
     pub fn release(&mut self, id: RequestId, at: Time) {
         self.scheduler.release_kept(id);
         self.go_on(at);
     }
 
-    /// If the engine stopped because all its requests wait for other engines, moves its clock to `at` and lets it
-    /// continue.
+    /// If the engine stopped because all its requests wait for KV from other engines or for its transfer, moves the
+    /// engine's clock to `at` and lets the engine continue.
     fn go_on(&mut self, at: Time) {
         if std::mem::take(&mut self.stuck) {
             self.executor.wait_until(at);
@@ -129,7 +130,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// The requests that ended since the last call, each with the time of its end.
+    /// Takes the requests that ended since the last call, each with the time of its end.
     pub fn take_ended(&mut self) -> impl Iterator<Item = (RequestId, Time)> {
         self.arrivals.take_ended()
     }

@@ -1,5 +1,5 @@
-//! The draft tokens that requests hold between two steps, until a step verifies them. In that step the requests may be
-//! in another order, and some may be absent.
+//! The draft tokens that requests hold between two steps, until a later step verifies them. In that later step the
+//! requests may be in another order, and some may be absent.
 
 use super::next_batch::NextBatch;
 use crate::drafts::Drafts;
@@ -7,8 +7,8 @@ use crate::policy::{BatchView, DraftPlan};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// Stands in the column of request ids for a row whose draft tokens were taken out or will not be verified: the row
-/// belongs to no request any more.
+/// Marks a row of the table of held draft tokens as empty, in place of a request id: the row's draft tokens were taken
+/// out or will not be verified.
 const GONE: RequestId = RequestId::MAX;
 
 /// The draft tokens that were made at the end of a step and that a later step verifies: a table with one row for each
@@ -22,7 +22,7 @@ pub struct HeldDrafts {
     pub plan: DraftPlan,
     /// The draft tokens of each request, in the order of `ids`.
     pub drafts: Drafts,
-    /// Whether the drafter decided which of the draft tokens are verified. If false, all of them are.
+    /// Whether the drafter decided which of the draft tokens are verified. If false, all draft tokens are verified.
     pub trimmed: bool,
     /// How long the device took to make the draft tokens.
     pub time: Time,
@@ -78,8 +78,8 @@ impl HeldDrafts {
         drafts.begin_verification(batch.limit);
     }
 
-    /// Takes over rows from `before`, the table of draft tokens that an earlier step made. A request that has no row
-    /// here, because the newest step left it out, gets its row from there. Empties `before`.
+    /// Moves rows from `before`, the table of draft tokens that an earlier step made, to this table. Only requests
+    /// without a row in this table are moved: the newest step made no draft tokens for them. Empties `before`.
     pub fn keep(&mut self, before: &mut HeldDrafts) {
         for row in 0..before.ids.len() {
             let id = before.ids[row];

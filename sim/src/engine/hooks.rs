@@ -8,8 +8,8 @@ use crate::policy::{BatchView, Continue, DraftPlan};
 /// which draft tokens to verify.
 pub trait Hooks<E: Executor> {
     /// Called before drafting: sets how many tokens each request drafts, and which values of the draft tokens (such as
-    /// confidences) the policy reads. `batch` is what a policy may see. `device` has the same requests with their state
-    /// on the device, for an oracle.
+    /// confidences) the policy reads. `batch` has only values that a policy may see. `device` has the same requests
+    /// with their state on the device, for an oracle.
     fn propose(
         &mut self,
         executor: &mut E,
@@ -19,7 +19,7 @@ pub trait Hooks<E: Executor> {
         drafts: &mut Drafts,
     );
 
-    /// Called after each draft pass. Returns whether to run the next pass.
+    /// Called after each draft pass. Returns whether the engine runs the next draft pass.
     fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
         drafts.nothing_to_decide();
         Continue::Yes

@@ -1,5 +1,5 @@
-//! The ids of requests that come while the engine runs. If the engine forgets ended requests, later requests get their
-//! ids, so that no list by id grows with the number of ended requests.
+//! The ids of requests that come while the engine runs. If the engine forgets ended requests, later requests take the
+//! ids of ended requests, so that no list by id grows with the number of ended requests.
 
 use crate::workload::RequestId;
 use std::collections::VecDeque;
@@ -25,7 +25,8 @@ impl Ids {
         self.forgets = true;
     }
 
-    /// The id and the number of a new request. Numbers begin again after 2^32 requests.
+    /// The id and the number of a new request. The id may have belonged to an earlier request that was forgotten.
+    /// Numbers count all requests that came, and begin again after 2^32 requests.
     pub(super) fn take(&mut self) -> (RequestId, RequestId) {
         let number = self.count;
         self.count = self.count.wrapping_add(1);
@@ -36,7 +37,8 @@ impl Ids {
         (id, number)
     }
 
-    /// Notes that requests have ended and that no part of the engine will name them again.
+    /// Notes that requests `ids` have ended, that no step in flight contains them, and that the drafter knows of their
+    /// end.
     #[inline]
     pub(super) fn settle(&mut self, ids: &[RequestId]) {
         if self.forgets {
@@ -49,7 +51,7 @@ impl Ids {
         self.settled.extend(ids);
     }
 
-    /// Takes out the request that has ended first among those that no step in flight contains and whose end was
+    /// Takes the oldest request out of the list of ended requests that no step in flight contains and whose end was
     /// reported to the drafter.
     pub(super) fn next_settled(&mut self) -> Option<RequestId> {
         self.settled.pop_front()

@@ -1,5 +1,5 @@
-//! The decode requests of a step in columns, as policies and executors see them. The columns are reused from step to
-//! step; only their first `n` entries are valid.
+//! The decode requests of a step in columns, as policies and executors see them. The columns are reused in every step;
+//! only the first `n` entries of each column are valid, where `n` is the number of decode requests.
 
 use super::request::RunningRequest;
 use crate::workload::RequestId;
@@ -29,8 +29,8 @@ pub struct InputBatch {
     limit: Vec<u32>,
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
-    /// The column `at` has the index of each decode request in the running list. In its first `in_place` entries,
-    /// `at[i]` is `i`.
+    /// Number of leading entries of the column `at` for which `at[i]` is `i`. The column `at` has the index of each
+    /// decode request in the running list.
     in_place: usize,
     /// Whether the decode requests are the first requests of the running list, in the same order.
     leads: bool,
@@ -41,8 +41,8 @@ pub struct InputBatch {
 }
 
 impl InputBatch {
-    /// Begins a new batch with the requests `leading`, which are the first of the running list. The batch has room for
-    /// `most` requests.
+    /// Begins a new batch with the requests `leading`, which are the first requests of the running list. The columns
+    /// get room for `most` requests.
     #[inline]
     pub fn begin(&mut self, leading: &[RunningRequest], most: usize, columns: Columns) {
         let n = leading.len();
@@ -104,12 +104,13 @@ impl InputBatch {
         }
     }
 
-    /// Keeps only the first `n` requests in the step. The requests that are left out keep their KV and wait for a later
-    /// step.
+    /// Keeps only the first `n` decode requests in the step. The other decode requests keep their KV and wait for a
+    /// later step.
     pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
         for i in n..self.n {
             let r = &mut running[self.at[i] as usize];
-            // A request that is left out keeps its draft tokens for a later step.
+            // The request keeps its draft tokens for a later step: all tokens that were scheduled for it, except the
+            // newest emitted one.
             r.num_spec_tokens = std::mem::take(&mut r.num_scheduled_tokens) - 1;
             self.context_sum -= u64::from(self.context[i]);
         }
@@ -121,7 +122,7 @@ impl InputBatch {
         (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
     }
 
-    /// Whether the decode requests are the first of the running list, without a gap.
+    /// Whether the decode requests are the first requests of the running list, without a gap.
     pub fn leads(&self) -> bool {
         self.leads
     }

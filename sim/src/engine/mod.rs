@@ -85,7 +85,7 @@ pub struct Finished<E, W> {
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs until every request has ended, `interrupt` is set, it is certain whether enough requests meet their latency
-    /// bounds ([`Patience`]), or the clock reaches its maximum. Returns which of these ended the run.
+    /// bounds ([`Patience`]), or the clock reaches its maximum. Returns which of these four events ended the run.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -113,8 +113,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// Computes a stretch (several decode steps in one go) if one begins here, otherwise runs one step. Async
-    /// scheduling has no stretches.
+    /// If a stretch (several decode steps that are computed in one go) begins with the next step, computes the stretch.
+    /// Otherwise runs one step. Async scheduling has no stretches.
     #[inline(always)]
     fn turn(&mut self) -> Result<(), E::Error> {
         let order = self.scheduler.rules().order;

@@ -20,15 +20,15 @@ pub struct NextBatch {
 }
 
 impl NextBatch {
-    /// Fills the columns anew with the running requests for which `joins` is true, with at most `k` draft tokens each.
-    /// Reuses the buffers. Fills one column after the other, which is faster because the length is known.
+    /// Fills the columns anew with the running requests for which `joins` is true, with at most `k` draft tokens for
+    /// each. Reuses the buffers. Filling one column after the other is faster, because the length of a column is known.
     pub fn fill(&mut self, running: &[RunningRequest], k: u32, joins: impl Fn(&RunningRequest) -> bool) {
         self.at.clear();
         self.at.extend((0..running.len() as u32).filter(|&at| joins(&running[at as usize])));
         let requests = || self.at.iter().map(|&at| &running[at as usize]);
         refill(&mut self.ids, requests().map(|r| r.id));
-        // The number of output tokens that each request certainly has once this step and the step in flight have
-        // sampled.
+        // Number of output tokens that each request certainly has once this step and, under async scheduling, the step
+        // in flight before it have sampled: one token from each of these steps.
         let outputs = |r: &RunningRequest| r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
         refill(&mut self.emitted, requests().map(outputs));
         // All tokens of a request are in KV except the newest.
@@ -51,8 +51,8 @@ impl NextBatch {
         &self.ids
     }
 
-    /// The batch as policies see it at the end of step `step`: each request has the tokens that it certainly has at
-    /// that time.
+    /// The batch as policies see it at the end of step `step`. A request counts only tokens that it certainly has then:
+    /// one token from each step that samples for it, without draft tokens that may still be rejected.
     pub fn view<'a>(&'a self, step: &BatchView<'a>) -> BatchView<'a> {
         BatchView {
             ids: &self.ids,

@@ -1,5 +1,5 @@
-//! Requests that come while the engine runs, and that the engine does not know before. Clients may abort them. The
-//! engine may forget requests that have ended, so that its memory does not grow with their number.
+//! Requests that come while the engine runs and that are in no workload. Clients may abort them. The engine may forget
+//! requests that have ended, so that its memory does not grow with the number of ended requests.
 
 use super::arrivals::Given;
 use super::collector::Collector;
@@ -10,8 +10,9 @@ use crate::metrics::{RequestRecords, Totals};
 use crate::workload::{Request, RequestId};
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// From now on ended requests can be [forgotten](Engine::forget_ended). Call it before the first request. Returns
-    /// false, and does nothing, if the drafter does not allow it ([`Drafter::ids_may_return`]).
+    /// From now on ended requests can be [forgotten](Engine::forget_ended). Call this before the first request. If the
+    /// drafter does not allow that later requests take the ids of ended requests ([`Drafter::ids_may_return`]), does
+    /// nothing and returns false.
     pub fn be_forgetful(&mut self) -> bool {
         let may = self.drafter.ids_may_return();
         if may {
@@ -34,8 +35,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     }
 
     /// Forgets the requests that have ended and that no step in flight contains, if the engine is
-    /// [forgetful](Engine::be_forgetful). Before, calls `each` with each request's id, its
-    /// [number](crate::Workload::number), the watcher, and the records, in which the request's record is complete.
+    /// [forgetful](Engine::be_forgetful). Before it forgets a request, calls `each` with the request's id, its
+    /// [number](crate::Workload::number), the watcher, and the records of all requests. The record of this request is
+    /// then complete.
     pub fn forget_ended(&mut self, mut each: impl FnMut(RequestId, RequestId, &mut W, &RequestRecords)) {
         while let Some(id) = self.ids.next_settled() {
             self.out.close(id);
@@ -56,8 +58,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         &self.out.totals
     }
 
-    /// The number of the request with this id: how many requests came before it, modulo 2^32. It differs from the id if
-    /// the request has the id of an ended request.
+    /// The number of the request with this id: how many requests came before it, modulo 2^32. The number differs from
+    /// the id if the request took the id of an ended request.
     pub fn number(&self, id: RequestId) -> RequestId {
         self.scheduler.workload().number(id)
     }

@@ -19,8 +19,8 @@ pub(super) struct InFlight {
     pub(super) ready: Time,
     /// When the host asked the device which KV had arrived from other engines.
     pub(super) asked: Time,
-    /// How the draft tokens that this step verifies were made: how long it took, and whether only a part of them is
-    /// verified.
+    /// How the draft tokens that this step verifies were made: the time for making them, and whether only a part of
+    /// them is verified.
     pub(super) verifies: Verifies,
     /// Whether the step runs at least one token.
     pub(super) runs: bool,
@@ -41,8 +41,8 @@ pub(super) struct Pipeline {
     /// Ended requests, in order of their ends, whose end was not reported to the drafter yet. A step in flight may
     /// still contain them.
     pub(super) untold_ends: Vec<RequestId>,
-    /// Whether requests have ended since the last call of the scheduler. vLLM calls the scheduler once more to report
-    /// them, even if nothing else is left to do.
+    /// Whether requests have finished since the last call of the scheduler. vLLM calls the scheduler once more to
+    /// report such requests, even if no other work is left.
     pub(super) untold: bool,
     /// When the host took the output of the step that ended last.
     pub(super) last_end: Time,

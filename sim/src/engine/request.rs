@@ -9,8 +9,8 @@ pub enum Part {
     /// The engine computes the request's prompt and its output.
     #[default]
     Whole,
-    /// The engine computes only the prompt. The request ends with its first token, which is not sent to the client. It
-    /// keeps its KV blocks until they are released.
+    /// The engine computes only the prompt. The request ends with its first token, which is not sent to the client. The
+    /// request keeps its KV blocks until the blocks are released.
     Prompt,
     /// The engine computes only the output. The KV of the prompt comes from another engine.
     Output,
@@ -35,14 +35,14 @@ pub struct WaitingRequest {
     pub id: RequestId,
     /// Number of the request: how many requests came before it ([`Workload::number`]).
     pub number: RequestId,
-    /// Number of output tokens so far, with tokens that a step in flight gave after the preemption. 0 for a new
+    /// Number of output tokens so far, including tokens that a step in flight gave after the preemption. 0 for a new
     /// request.
     pub num_output_tokens: u32,
     /// Number of tokens that the draft model had processed when the request was preempted; 0 for a new request.
     pub num_draft_computed_tokens: u32,
     /// Whether draft tokens may be made for the request when it runs again.
     pub may_draft: bool,
-    /// Under priority scheduling the lowest number is served first.
+    /// Priority of the request. Under priority scheduling the request with the lowest number is admitted first.
     pub priority: i32,
     /// When the request arrived.
     pub arrival: Time,
@@ -118,7 +118,7 @@ pub struct RunningRequest {
     pub may_draft: bool,
     /// Whether the request ends with its prompt and hands its KV to another engine ([`Part::Prompt`]).
     pub hands_over: bool,
-    /// Under priority scheduling the lowest number is served first.
+    /// Priority of the request. Under priority scheduling the request with the highest number is preempted first.
     pub priority: i32,
     /// When the request arrived.
     pub arrival: Time,
@@ -127,9 +127,9 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// Whether draft tokens that are made at the end of this step can be of use. The request must sample a token in
-    /// this step. And if this step and the step in flight give it one token each, it must still have fewer output
-    /// tokens than requested.
+    /// Whether draft tokens that are made for this request at the end of this step can be of use. Two conditions must
+    /// hold. The request samples a token in this step. And if this step and the step in flight give it one token each,
+    /// it still has fewer output tokens than requested.
     pub fn can_use_drafts(&self) -> bool {
         let end = self.num_computed_tokens + self.num_scheduled_tokens;
         // A step in flight that samples gives the request at least one token.

@@ -24,8 +24,8 @@ pub struct SchedulerOutput {
     /// Sums over the prefill chunks that the draft model runs in the step: number of chunks, new tokens, and tokens in
     /// KV.
     pub draft_prefill: ChunkTotals,
-    /// If draft tokens are made at the end of a step: the most draft tokens that each request may get then, by the
-    /// drafter's limit and by vLLM's table of lengths by batch size.
+    /// If draft tokens are made at the end of a step: the most draft tokens that each request may get at the end of
+    /// this step, by the drafter's limit and by vLLM's table of lengths by batch size.
     pub num_spec_tokens_to_schedule: u32,
     /// Whether nothing is drafted at the end of the step, because no request can use draft tokens. Always false unless
     /// `can_skip_drafts` is among the rules.
@@ -60,8 +60,8 @@ pub struct Rejection {
 }
 
 impl SchedulerOutput {
-    /// Empties all lists for the decisions of the next step. Reuses the buffers. Only the decode requests stay;
-    /// [`gather`](Self::gather) empties them.
+    /// Empties all lists for the decisions of the next step, and keeps their buffers. The decode requests stay until
+    /// [`gather`](Self::gather) replaces them.
     #[inline]
     pub fn clear(&mut self) {
         self.clear_chunks();
@@ -108,8 +108,8 @@ impl SchedulerOutput {
         }
     }
 
-    /// Adds the prefill chunk of a request, after the draft passes of the step. The chunk therefore has no tokens for
-    /// the draft model to process.
+    /// Adds the prefill chunk of a request to the target pass, after the draft passes of the step have run. The draft
+    /// model therefore processes no tokens of this chunk in the step.
     pub fn push_chunk(&mut self, r: &RunningRequest) {
         push_chunk(&mut self.chunks, &mut self.prefill, r, 0);
     }

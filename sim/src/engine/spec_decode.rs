@@ -1,5 +1,5 @@
-//! The draft tokens of a step, which of them are verified, and how many are accepted. Drafter and executor fill it in
-//! turn.
+//! The draft tokens of a step, which of them are verified, and how many are accepted. The drafter and the executor fill
+//! in these values in turn.
 
 use crate::drafts::Drafts;
 use crate::policy::{DraftPlan, StepOutcome};
@@ -43,8 +43,8 @@ impl SpecDecode {
         (drafted, verified, self.accepted[i])
     }
 
-    /// Ends drafting: stores the number of draft passes. It is at most 1 if `in_parallel` says that one pass gave all
-    /// draft tokens.
+    /// Ends the drafting of a step: stores the number of draft passes. The number is at most 1 if `in_parallel` is
+    /// true, that is, if one pass gives all draft tokens of a request.
     #[inline]
     pub fn drafted(&mut self, in_parallel: bool) {
         self.in_parallel = in_parallel;

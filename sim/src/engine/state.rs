@@ -1,5 +1,5 @@
-//! The parts of the engine. The engine passes the scheduler's decisions and a step's results to executor, drafter and
-//! collector (of results).
+//! The parts of the engine. The engine reports the scheduler's decisions and the results of a step to the executor, the
+//! drafter and the collector of results.
 
 use super::arrivals::ArrivalStream;
 use super::collector::Collector;
@@ -117,8 +117,8 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Records the admissions. A request that is scheduled for the first time is also started in the executor. If the
-    /// draft model processes prompts, the drafter is asked before whether to draft for the request.
+    /// Records the admissions of the step. If a request is scheduled for the first time, also starts it in the
+    /// executor. If the draft model processes prompts, the drafter is asked first whether to draft for the request.
     fn start_admitted(&mut self, now: Time) {
         for index in 0..self.scheduler.output().admitted.len() {
             let admission = self.scheduler.output().admitted[index];
@@ -133,14 +133,14 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     }
 
     fn truth_of(&self, id: RequestId) -> RequestTruth {
-        // A request emits nothing beyond the model's longest length, so it need not be drawn which draft tokens are
-        // right there.
+        // A request emits no token beyond the model's longest length. Beyond it, the acceptance source need not draw
+        // which draft tokens are right.
         RequestTruth { output_len: self.scheduler.max_tokens(id), ..RequestTruth::of(self.scheduler.workload(), id) }
     }
 
-    /// Reports the requests that finished in a step to executor, collector and arrivals, and drops the draft tokens
-    /// that they hold. [`tell_ended`](Engine::tell_ended) reports them to the drafter later, after the drafter has
-    /// observed the step.
+    /// Reports the requests that finished in a step to the executor, the collector of results and the arrivals. Drops
+    /// the draft tokens that these requests hold. [`tell_ended`](Engine::tell_ended) reports the requests to the
+    /// drafter later, after the drafter has observed the step.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {
@@ -155,11 +155,11 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Reports to the drafter that the first `count` ended requests have ended. The drafter must have observed the
-    /// outcomes of all steps in which they ran.
+    /// Reports to the drafter the ends of the first `count` requests of the list of ended requests. The drafter must
+    /// already have observed the outcomes of all steps in which these requests ran.
     #[inline]
     pub(super) fn tell_ended(&mut self, count: usize) {
-        // In most steps no request ends.
+        // In most steps no request has ended, so this case returns at once.
         if count == 0 {
             return;
         }

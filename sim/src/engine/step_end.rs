@@ -18,12 +18,12 @@ use crate::policy::ChunkTotals;
 use crate::shape;
 use crate::time::Time;
 
-/// How long vLLM's loop sleeps if it ran no model and requests are left.
+/// How long vLLM's loop sleeps (1 ms) if it ran no model and requests are left.
 const IDLE: Time = Time(1_000_000_000);
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Whether a request runs or waits, an end of a request is not reported yet, or a step is in flight. If false, the
-    /// engine waits for the next request.
+    /// Whether there is work: a request runs or waits, an end of a request is not reported yet, or a step is in flight.
+    /// If false, the engine waits for the next request.
     pub(super) fn has_work(&self) -> bool {
         self.has_requests() || !self.pipeline.queue.is_empty()
     }
@@ -143,8 +143,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
             && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
         if fresh.drafts.in_trees() {
-            // For draft trees, a request is scheduled with one token for every node that is to be verified. All
-            // requests get as many tokens as the request with the most.
+            // With draft trees, a request is scheduled with one token for every node that is to be verified. All
+            // requests get the number of tokens of the request with the most nodes.
             slots = (0..batch.len()).map(|i| fresh.drafts.tokens(i).1).max().unwrap_or(0);
         }
         fresh.time = self.executor.queued_until() - sampled_at;
@@ -163,8 +163,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// The tokens of a step that the first draft pass at its end processes. The tokens of prompts are left out if the
-    /// draft model does not process prompts.
+    /// The token counts of the step for the first draft pass at its end. Prompt tokens are left out if the draft model
+    /// does not process prompts.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
         let mut batch = self.pipeline.ahead.device.view(&plan.batch);
@@ -174,7 +174,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         for (has, lacks) in self.scheduler.draft_lacks() {
             batch.prefill.add(has, lacks);
-            // The request already has a prefill chunk in the step, so it is not counted again.
+            // The request already has a prefill chunk in the step, so it must not be counted again.
             batch.prefill.chunks -= 1;
         }
         let spec = &step.spec;
@@ -205,8 +205,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let ended_before = self.pipeline.untold_ends.len();
         if step.runs {
             let InFlight { spec, record, verifies, .. } = &mut *step;
-            // A step that was queued behind another one is timed from the moment at which the other's output was taken,
-            // so that no time counts twice.
+            // If the step was queued behind another step, its time counts from the moment at which the output of that
+            // other step was taken. Otherwise the overlap of the two steps would count twice.
             record.start = record.start.max(self.pipeline.last_end);
             record.verify_time += end - start;
             (record.end, record.draft_passes) = (end, spec.passes);

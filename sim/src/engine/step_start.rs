@@ -7,7 +7,8 @@ use super::state::{Engine, Watch};
 use crate::executor::Executor;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs one step. If the scheduler schedules nothing, the step ends after its rejections and preemptions.
+    /// Runs one step. If the scheduler schedules no tokens, the step ends once its rejections and preemptions are
+    /// reported.
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
         self.scheduler.notice_kv(start);
@@ -22,8 +23,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             plan = self.scheduler.step_plan();
         }
         if self.scheduler.output().is_empty() {
-            // Either the scheduler has only rejected or preempted requests, and the loop's next turn continues. Or all
-            // requests wait for other engines.
+            // Nothing was scheduled. Either the scheduler rejected or preempted requests, and the loop's next turn
+            // continues. Or all requests wait for other engines, and the loop is stuck until one of these acts.
             self.stuck = self.scheduler.waits_for_others();
             return Ok(());
         }

@@ -1,5 +1,6 @@
-//! A run whose requests are taken one at a time, and whose ended requests are forgotten. Its memory is bounded by the
-//! requests in the system. Times and tokens are the same as if [`Engine::run`] had all requests.
+//! A run whose requests are taken one at a time, and whose ended requests are forgotten. The run's memory is bounded by
+//! the number of requests in the system. Times and tokens are the same as if [`Engine::run`] had all requests from the
+//! start.
 
 use super::Ending;
 use super::drafter::Drafter;
@@ -10,7 +11,7 @@ use crate::time::Time;
 use crate::workload::{Arrivals, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The requests that a run takes one at a time, in order, and the way in which they arrive.
+/// The requests of a run that takes them one at a time, in order, and the way in which they arrive.
 pub struct Source<'s> {
     /// The requests that the run has not taken yet, in order of arrival.
     pub requests: &'s mut dyn Iterator<Item = Request>,
@@ -19,9 +20,9 @@ pub struct Source<'s> {
 }
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs as [`run`](Engine::run) does, with the requests of `source`. Gives the record of each ended request to
-    /// `records`, and ends the run early if no further records are wanted. Panics if the drafter does not allow that
-    /// ids return, and if requests come in sessions.
+    /// Like [`run`](Engine::run), with the requests of `source`. Gives the record of each ended request to `records`,
+    /// and ends the run early if no further records are wanted. Panics if the drafter does not allow that later
+    /// requests take the ids of ended requests, or if the requests come in sessions.
     ///
     /// # Errors
     /// A pass failed; the executor's error.
@@ -60,15 +61,17 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// Takes the next request, if one is left. In a closed loop it is sent at `free`.
+    /// Takes the next request from `source`, if one is left, and gives it to the engine. In a closed loop the request
+    /// is sent at `free`, the time at which its client became free.
     fn take_next(&mut self, source: &mut Source, free: Time) {
         let Some(request) = source.requests.next() else { return };
         let arrival = if source.arrivals == Arrivals::Open { request.arrival } else { free };
         self.give_new(Request { arrival, ..request });
     }
 
-    /// Lets the clients of ended requests send further ones, and passes the requests that have arrived to the
-    /// scheduler. In an open loop the next request is taken when the one before it has arrived.
+    /// In a closed loop, sends the next requests of clients whose requests have ended. Passes the requests that have
+    /// arrived to the scheduler. In an open loop a request is taken from `source` when the request before it has
+    /// arrived.
     fn add_from(&mut self, source: &mut Source) {
         self.answer_ends(source);
         loop {

@@ -1,5 +1,5 @@
-//! Computes a stretch in one go: consecutive decode steps without drafting and without decisions, which need only sums
-//! over the batch.
+//! Computes a stretch in one go. A stretch is a series of consecutive decode steps without drafting and without
+//! decisions. Such steps need only sums over the batch.
 //!
 //! Between arrivals and completions the engine without a drafter repeats one step with a growing context. For each such
 //! step the engine still asks the true latency model and adds to the totals in the same order as for a single step.
@@ -14,8 +14,8 @@ use crate::latency::PassShape;
 use crate::time::Time;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Computes a stretch of decode steps, if one begins here, up to the next end or arrival of a request. Returns
-    /// whether it computed any step.
+    /// If a stretch of decode steps begins with the next step, computes it, up to the next end or arrival of a request.
+    /// Returns whether it computed any step.
     pub(super) fn skip_stretch(&mut self) -> bool {
         if !E::SKIPS || !self.scheduler.rules().skip_stretches || self.out.wants_every_step() {
             return false;
@@ -26,8 +26,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let mut now = begun;
         let mut done = 0;
         let mut context_time = 0;
-        // The steps that have ended since `lump_start` belong to one time bin of the run's time series and are added to
-        // it together.
+        // The steps that have ended since `lump_start` belong to one time bin of the run's time series. They are added
+        // to this bin in one call.
         let (mut lump_start, mut lump_steps) = (begun, 0);
         let mut first_end = begun;
         while done < steps && now < until {

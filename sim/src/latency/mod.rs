@@ -25,8 +25,9 @@ pub struct PassShape {
 
 /// How a verify pass reads a request's context: once, or once per verified position.
 ///
-/// vLLM V1's variable-length attention reads the context once. v0's batch expansion, and the AdaSpec paper's Eq. 4,
-/// read it once per position. This decides whether longer contexts favour more or fewer draft tokens.
+/// The variable-length attention of vLLM V1 reads the context once. The batch expansion of vLLM v0, and the AdaSpec
+/// paper's Eq. 4, read the context once per position. This decides whether longer contexts favour more or fewer draft
+/// tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextReads {
@@ -41,7 +42,7 @@ pub enum ContextReads {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafting {
-    /// One pass for each token (or level of a tree).
+    /// The drafter runs one pass for each token (or level of a tree).
     #[default]
     Autoregressive,
     /// One pass for all tokens of a round: several heads on one hidden state (Medusa), block drafters (DFlash), or text
@@ -56,9 +57,9 @@ pub enum DraftDevice {
     /// The target's device: draft passes and target passes run one after the other.
     #[default]
     Shared,
-    /// Another device: drafting runs at the same time as the target's passes, so both together last as long as the
-    /// longer of the two. The draft model's weights and KV take no memory of the target's device. The draft model must
-    /// guess what the running target pass will accept (`engine.outcomes_guessed`).
+    /// Another device: drafting runs at the same time as the target's passes, so drafting and verifying together last
+    /// as long as the longer of the two. The draft model's weights and KV take no memory of the target's device. The
+    /// draft model must guess what the running target pass will accept (`engine.outcomes_guessed`).
     Own,
 }
 

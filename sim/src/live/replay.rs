@@ -10,8 +10,8 @@ use crate::metrics::Spent;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The error of a replay that leaves its recording: it asked for an activity (such as a pass) of another kind than the
-/// recorded one.
+/// The error of a replay that no longer follows its recording: the engine began an activity (such as a pass) of another
+/// kind than the activity that the recording has next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the replay left the recording at step {step}: {}, but it now asks for {asked:?}",
@@ -59,8 +59,8 @@ impl<'a> ReplayClock<'a> {
         }
     }
 
-    /// Moves the clock to the end of the next recorded activity. If that activity has another kind than `asked`, or
-    /// none is left, the replay has diverged, and from then on the clock does not follow the recording.
+    /// Moves the clock to the end of the next recorded activity. If this activity has another kind than `asked`, or if
+    /// no activity is left, the replay has diverged, and from then on the clock does not follow the recording.
     fn pass(&mut self, asked: MarkKind) {
         if self.diverged.is_some() {
             return;

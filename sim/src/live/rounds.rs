@@ -1,10 +1,10 @@
-//! The acceptance that a live run revealed: which draft tokens its rounds (a request's draft tokens of one step)
-//! accepted, the first draft token that each round rejected, and the values that policies read, such as confidences;
-//! all by request, round start and depth.
+//! The acceptance that a live run revealed. For each round (a request's draft tokens of one step) it has the accepted
+//! draft tokens, the first rejected draft token, and the values that policies read, such as confidences. Values are
+//! found by request, output position of the round's start, and depth.
 //!
-//! A replay that makes the same rounds gets the recorded values. A replay with other rounds may need a value that was
-//! never revealed. If another round revealed at the same output position whether the draft token is right, this is
-//! used. Otherwise a fallback source gives the value. Both cases are counted.
+//! A replay that makes the same rounds gets the recorded values. A replay with other rounds may need to know whether a
+//! draft token is right that the same round did not reveal. If another round revealed this at the same output position,
+//! that result is used. Otherwise a fallback source gives the value. Both cases are counted.
 
 use super::{Round, StepTrace, TracedNode};
 use crate::acceptance::{AcceptanceSource, RankLaw, TruthRow};
@@ -12,17 +12,17 @@ use crate::executor::RequestTruth;
 use crate::tree::{ROOT, path_below};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of values that a replay needed but that were not recorded for the same draft round start and depth.
+/// Counts of values that a replay needed but that the live run did not reveal for the same round start and depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// Number of draft tokens that decided an acceptance, and of which only another round or depth revealed at this
-    /// output position whether they are right.
+    /// Number of draft tokens that decided an acceptance although only another round, or another depth, revealed at
+    /// this output position whether the draft token is right.
     pub other_round: u64,
-    /// Number of draft tokens that decided an acceptance, and of which no round revealed whether they are right. The
-    /// fallback source decided it.
+    /// Number of draft tokens that decided an acceptance although no round revealed whether they are right. The
+    /// fallback source then says whether they are right.
     pub invented: u64,
-    /// Number of confidences, entropies, divergences or guesses that no draft round revealed. The fallback source gave
-    /// them.
+    /// Number of confidences, entropies, divergences or guesses that no round revealed. The fallback source gave these
+    /// values.
     pub looks: u64,
 }
 
@@ -33,8 +33,8 @@ impl Misses {
     }
 }
 
-/// A recorded round of a request (its draft tokens of one step), with the places of its confidences, entropies,
-/// divergences and tree nodes in the lists of [`RecordedRounds`].
+/// A recorded round of a request (its draft tokens of one step). The fields `confidence`, `entropy`, `divergence` and
+/// `nodes` are the indices of the round's first values in the lists of [`RecordedRounds`].
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     round: Round,
@@ -44,8 +44,8 @@ struct Entry {
     nodes: usize,
 }
 
-/// The rounds of one request (its draft tokens of one step each), sorted by the output position where they start.
-/// Rounds without draft tokens are left out.
+/// The recorded rounds of one request (its draft tokens of one step each), sorted by the output position where a round
+/// starts. Rounds without draft tokens are left out.
 #[derive(Clone, Debug, Default)]
 struct Request {
     entries: Vec<Entry>,
@@ -126,7 +126,7 @@ impl<'a> RecordedRounds<'a> {
         depth
     }
 
-    /// The counts, so far, of needed values that were not recorded.
+    /// Counts, so far, of the values that the replay needed and that were not recorded.
     pub fn misses(&self) -> Misses {
         Misses {
             other_round: self.other_round.load(Ordering::Relaxed),
@@ -153,9 +153,9 @@ impl<'a> RecordedRounds<'a> {
         self.tree(entry).iter().find(|(n, p)| *p == wanted && n.rank == rank && at_depth(n)).map(|(n, _)| n)
     }
 
-    /// The ranks of the target's tokens among the draft model's guesses that a draft round revealed, by depth; 1 means
-    /// that the first guess is right. At the first depth where no guess is right the rank is `u32::MAX`. Deeper ranks
-    /// are not revealed.
+    /// The ranks, by depth, of the target's tokens among the draft model's guesses, as far as the round `entry`
+    /// revealed them. Rank 1 means that the first guess is right. At the first depth where no guess is right the rank
+    /// is `u32::MAX`. Deeper ranks are not revealed.
     fn revealed(&self, entry: &Entry) -> impl Iterator<Item = u32> {
         let Round { accepted, verified, nodes, .. } = entry.round;
         let accepted_rank = |depth: u32| match nodes {
@@ -194,8 +194,8 @@ impl AcceptanceSource for RecordedRounds<'_> {
         self.fallback.start(request, max_draft_len, &mut filled);
         out.reset(positions, max_draft_len.max(1) as usize);
         out.know_nothing();
-        // If any round revealed whether the draft token at a position is right, this is used at every depth. Only the
-        // depth at which the round revealed it is marked as known.
+        // If any round revealed whether the draft token at a position is right, this result is used at every depth of
+        // the position. Only the depth at which the round revealed it is marked as known.
         let mut at_position = vec![None; positions];
         for entry in &self.requests[request.id as usize].entries {
             for (depth, rank) in self.revealed(entry).enumerate() {
@@ -235,7 +235,7 @@ impl AcceptanceSource for RecordedRounds<'_> {
             let e = &entries[at];
             self.revealed(e).nth((position - e.round.start) as usize)
         });
-        // If this value decides an acceptance, `unknown_used` counts that no draft round revealed it.
+        // If this fallback value decides an acceptance, `unknown_used` counts that no round revealed the true value.
         revealed.unwrap_or_else(|| self.fallback.rank_if_wrong(request, position))
     }
 
@@ -299,8 +299,8 @@ mod tests {
     fn a_chain_reveals_what_it_accepted_and_the_first_it_did_not() {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
-        // The first round drafts 3 tokens, verifies 2 and accepts 1. The second round drafts, verifies and accepts 2
-        // tokens.
+        // The first round starts at output position 1, drafts 3 tokens, verifies 2 and accepts 1. The second round
+        // starts at position 3 and drafts, verifies and accepts 2 tokens.
         let rounds = vec![chain(1, 3, 2, 1), chain(3, 2, 2, 2)];
         let confidence = vec![0.9, 0.5, 0.4, 0.8, 0.7];
         recorded.add(&StepTrace { rounds, confidence, ..StepTrace::default() });
@@ -309,11 +309,11 @@ mod tests {
         assert_eq!((row.run(1, 8), row.run(3, 2)), (1, 2));
         let known = |n, depth| row.is_known(n, depth);
         assert_eq!([known(1, 0), known(2, 1), known(3, 0), known(4, 1)], [true; 4]);
-        // The third draft token was not verified, and nothing was drafted at the position behind the two accepted draft
-        // tokens.
+        // Nothing is known at position 3 and depth 2, because the third draft token of the first round was not
+        // verified. Nothing is known at position 5 either, because no round drafted a token there.
         assert_eq!([known(3, 2), known(5, 2), known(5, 0)], [false; 3]);
-        // A draft round with another start gets the right and wrong tokens that the two recorded rounds revealed, and
-        // at later positions those that the fallback source draws.
+        // A round with another start gets the right and wrong tokens that the two recorded rounds revealed. At later
+        // positions it gets the fallback source's tokens, which are always right.
         assert!(!row.right(2, 0) && row.right(4, 0) && row.right(5, 2));
 
         let at = |start, depth| recorded.confidence(REQUEST, start, depth, None, 0);
@@ -331,8 +331,8 @@ mod tests {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
         let node = |parent, rank, confidence, accepted| TracedNode { parent, rank, confidence, kept: true, accepted };
-        // A tree with two guesses, and two guesses below each of them. The second guess is right, and no guess below it
-        // is right.
+        // A tree with two guesses at depth 1, and two guesses below each of them. At depth 1 the second guess is right,
+        // and no guess below it is right.
         let nodes = vec![
             node(ROOT, 1, 0.6, false),
             node(ROOT, 2, 0.3, true),

@@ -23,11 +23,12 @@ pub enum MarkKind {
     Draft(u32),
     /// The target pass ran.
     Verify,
-    /// A step was given to the [`Recorder`]. A server would not do this, so replays leave this mark out.
+    /// A finished step was given to the [`Recorder`]. A server would not do this, so replays leave this mark out.
     Recorded,
 }
 
-/// The time of one activity. Time between two marks is host time: scheduling, deciding, and processing the output.
+/// The times of one activity of the engine or the device. Time between two marks is host time: scheduling, deciding,
+/// and processing the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// What the engine or the device did in this time, such as a pass.
@@ -116,8 +117,8 @@ impl StepTrace {
         self.nodes.clear();
     }
 
-    /// Host time of the step: all time since the end of the step before that belongs to no mark. `last_end` is the end
-    /// of that step (its last [`Verify`](MarkKind::Verify)). Host time includes processing the output of the step
+    /// Host time of the step: all time since the end of the step before that lies in no mark. `last_end` is the end of
+    /// the step before (its last [`Verify`](MarkKind::Verify)). Host time includes processing the output of the step
     /// before, scheduling and deciding.
     pub fn host(&self, last_end: Time) -> Time {
         let mut at = last_end;
@@ -133,11 +134,11 @@ impl StepTrace {
 /// Receives the steps of a live run while the run goes on. Its calls are inside the measured loop, so they must be
 /// fast.
 pub trait Recorder: Send {
-    /// Called when a step has ended. After the last step there may be one more call without a pass, for the marks after
-    /// that step.
+    /// Called when a step has ended. After the last step there may be one more call, without a pass, for the activities
+    /// after that step.
     fn step(&mut self, step: &StepTrace);
 
-    /// Called when a request has ended; the slice has the ids of its output tokens.
+    /// Called when request `_id` has ended. `_output` has the ids of its output tokens.
     fn ended(&mut self, _id: RequestId, _output: &[u32]) {}
 }
 

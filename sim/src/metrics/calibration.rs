@@ -14,7 +14,7 @@ const BINS: usize = 20;
 /// The draft tokens with confidences in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CalibrationBin {
-    /// Number of draft tokens in the bin of confidences of which verification showed whether they are right.
+    /// Number of draft tokens with a confidence in this bin for which verification showed whether they are right.
     pub drafts: u64,
     /// Number of draft tokens counted in `drafts` that were accepted.
     pub right: u64,
@@ -65,8 +65,8 @@ impl Calibration {
 mod tests {
     use super::*;
 
-    /// One of two requests accepts 1 of 3 draft tokens, so its third draft token has no known result. The other accepts
-    /// both of its 2 draft tokens.
+    /// Two requests. Request 0 accepts 1 of 3 draft tokens, so its third draft token has no known result. Request 1
+    /// accepts both of its 2 draft tokens.
     #[test]
     fn only_what_verification_shows_is_counted() {
         let mut drafts = Drafts::default();

@@ -4,11 +4,11 @@ use super::Gaps;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// When each request last emitted.
+/// When each request last emitted a token.
 ///
 /// Nearly all requests of a step also emitted in the step before, and the batch often stays the same. So the requests
-/// that emitted last are kept as a list with one common time. The time of a request is stored separately when the
-/// request leaves the list.
+/// that emitted in the last step are kept as a list with one common time. The time of a request is stored separately
+/// when the request leaves the list.
 #[derive(Clone, Debug)]
 pub struct Emissions {
     /// The requests that emitted a token in the last step, in order.

@@ -103,15 +103,15 @@ impl Stay {
         Stay { sent: own.arrival[at].min(ended), scheduled: own.first_scheduled[at].min(ended), ended }
     }
 
-    /// The time on the prefill replica of a request whose KV goes from there to a decode replica. It ends when the
-    /// prompt is computed.
+    /// Returns this stay with an earlier end, for the prefill replica of a request whose KV goes from there to a decode
+    /// replica: the stay ends when the prompt is computed.
     pub fn of_prompt(self, hand_off: &HandOff) -> Stay {
         let ended = self.ended.min(hand_off.computed);
         Stay { sent: self.sent.min(ended), scheduled: self.scheduled.min(ended), ended }
     }
 
-    /// The time on the decode replica of a request whose prompt a prefill replica computes. It begins when the prompt
-    /// is computed, and the request waits until its KV has arrived.
+    /// Returns this stay with a later begin, for the decode replica of a request whose prompt a prefill replica
+    /// computes: the stay begins when the prompt is computed, and the request waits until its KV has arrived.
     pub fn of_output(self, hand_off: &HandOff) -> Stay {
         let sent = hand_off.computed.min(self.ended);
         Stay { sent, scheduled: self.scheduled.max(hand_off.arrived).max(sent).min(self.ended), ended: self.ended }

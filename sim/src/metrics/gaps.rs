@@ -12,8 +12,8 @@ const HALF: usize = 1 << (BITS - 1);
 /// Gaps between the emissions of each request, pooled over all requests.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    /// Number of gaps in each [`bucket`]. This list is used because a bucket is found faster than a place in a
-    /// `Histogram`. It grows up to the bucket of the longest gap.
+    /// Number of gaps in each [`bucket`]. The list is used in place of a `Histogram`, because a bucket is found faster.
+    /// The list grows up to the bucket of the longest gap.
     counts: Vec<u64>,
     /// Sum of the gaps between emissions of all requests, ps.
     sum: u128,
@@ -21,7 +21,7 @@ pub struct Gaps {
 
 impl Default for Gaps {
     fn default() -> Self {
-        // Gaps of up to about a second (2^40 ps) need no growth.
+        // The list has room for gaps of up to about a second (2^40 ps). It grows only for longer gaps.
         Gaps { counts: vec![0; bucket(1 << 40)], sum: 0 }
     }
 }

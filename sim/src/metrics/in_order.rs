@@ -24,7 +24,8 @@ impl Pieces for RequestRecords {
 /// piece have ended.
 pub struct InOrder<'a> {
     give: &'a mut dyn FnMut(RequestRecords) -> bool,
-    /// The pieces of records in which some requests have not ended, each with its number of ended requests.
+    /// The pieces of records that are not given out yet, because some of their requests have not ended. Each has its
+    /// number of ended requests.
     pieces: VecDeque<(RequestRecords, usize)>,
     /// Number (place in the order of arrival) of the first request in the first piece of records that is not given out
     /// yet.
@@ -33,7 +34,8 @@ pub struct InOrder<'a> {
 }
 
 impl<'a> InOrder<'a> {
-    /// `give` gets each piece of records, and returns whether it wants further ones.
+    /// A collector that passes each complete piece of records to `give`. `give` returns whether it wants further
+    /// pieces.
     pub fn new(give: &'a mut dyn FnMut(RequestRecords) -> bool) -> InOrder<'a> {
         InOrder { give, pieces: VecDeque::new(), first: 0, wanted: true }
     }
@@ -43,7 +45,8 @@ impl<'a> InOrder<'a> {
         self.wanted
     }
 
-    /// Adds the record `at` of `from`, the record of the request with this number. Each request is added once.
+    /// Adds the record of the request with number `number`. The record is at index `at` of `from`. Each request is
+    /// added once.
     pub fn add(&mut self, number: usize, from: &RequestRecords, at: usize) {
         let (piece, i) = ((number - self.first) / PIECE, (number - self.first) % PIECE);
         if self.pieces.len() <= piece {

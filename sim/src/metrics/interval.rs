@@ -5,7 +5,7 @@
 pub struct Interval {
     /// The mean of the per-seed values.
     pub mean: f64,
-    /// Half the width of the 95 % interval; `None` if there is only one seed.
+    /// Half the width of the 95 % confidence interval; `None` if there is only one seed.
     pub half_width: Option<f64>,
     /// Number of replications (runs with different seeds) in the mean.
     pub n: usize,

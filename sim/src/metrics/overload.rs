@@ -9,7 +9,7 @@ use std::ops::Range;
 /// The numbers of a run in which the queue grew because more requests arrived than were completed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
-    /// Arriving requests per second.
+    /// Requests per second that arrived, over the time from the first to the last arrival.
     pub offered_req_s: f64,
     /// Requests per second that finished before the last arrival.
     pub completed_req_s: f64,
@@ -21,8 +21,8 @@ pub struct Overload {
 /// Fewest waiting requests that can count as overload.
 const LEAST_WAITING: u64 = 8;
 
-/// As [`overload`], for a real run that was observed only until `seen`. `None` also if not all requests had arrived by
-/// then.
+/// Like [`overload`], for a real run that was observed only until `seen`. Also returns `None` if not all requests had
+/// arrived by `seen`.
 pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
     records.arrival.iter().max().filter(|last| **last <= seen).and_then(|_| overload(records))
 }
@@ -40,12 +40,12 @@ pub fn overload(records: &dyn Pieces) -> Option<Overload> {
     overload_in(records, 0..usize::MAX)
 }
 
-/// As [`overload`], for the requests `ids` of a run alone, over the time in which these requests arrive.
+/// Like [`overload`], for the requests `ids` of a run alone, over the time in which these requests arrive.
 pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Overload> {
     overload_in(records, ids)
 }
 
-/// As [`overload_among`]. Ids beyond the end of the records are ignored.
+/// Like [`overload_among`]. Ids beyond the end of the records are ignored.
 fn overload_in(records: &dyn Pieces, ids: Range<usize>) -> Option<Overload> {
     let each = |f: &mut dyn FnMut(&RequestRecords, usize)| {
         let mut before = 0;
@@ -61,7 +61,7 @@ fn overload_in(records: &dyn Pieces, ids: Range<usize>) -> Option<Overload> {
         last = r.arrival[i];
     });
     let first = first?;
-    // Needs at least 8 requests that did not all arrive at once.
+    // Overload needs at least 8 requests that did not all arrive at once.
     if count < 8 || last <= first {
         return None;
     }
@@ -128,8 +128,8 @@ mod tests {
         assert!(words.starts_with("overloaded: 1.00 requests/s came and 0.8"), "{words}");
     }
 
-    /// A queue that varies between 0 and 2, and a burst in the last tenth. The queue is longer at each of the three
-    /// times than at the time before, but it is still a burst.
+    /// A queue that varies between 0 and 2, and then a burst in the last tenth of the run. The queue is longer at each
+    /// of the three times of measurement than at the time before, but the run is not overloaded.
     #[test]
     fn a_burst_at_the_end_is_not_overload() {
         let mut r = queue(200, 0.8);
@@ -140,7 +140,7 @@ mod tests {
         (145..150).for_each(|i| wait(&mut r, i, 8.0));
         (180..200).for_each(|i| wait(&mut r, i, 60.0));
         assert_eq!(overload(&r), None);
-        // A longer queue, which began to grow before half of the requests had arrived.
+        // Now the queue begins to grow before half of the requests have arrived, and becomes longer. This is overload.
         (90..200).for_each(|i| wait(&mut r, i, (i - 90) as f64 * 0.35));
         assert!(overload(&r).is_some());
     }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(overload(&r), None);
     }
 
-    /// The middle of a run is overloaded, and its beginning and its end are not.
+    /// The middle of a run is overloaded if it is judged alone; the beginning and the end of the run are not.
     #[test]
     fn a_part_of_a_run_is_judged_by_itself() {
         let mut r = queue(600, 0.8);

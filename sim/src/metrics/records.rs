@@ -141,7 +141,7 @@ impl RequestRecords {
         self.outcome[i] = from.outcome[at];
     }
 
-    /// The records of the requests `these`.
+    /// A copy of the records of the requests with ids in `these`.
     pub fn part(&self, these: Range<usize>) -> RequestRecords {
         let mut part = RequestRecords::new(these.len());
         these.enumerate().for_each(|(i, at)| part.copy(i, self, at));

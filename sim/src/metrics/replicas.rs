@@ -1,4 +1,4 @@
-//! What each replica of a fleet did.
+//! What each replica of a fleet did in a run: its requests, its steps, and its load over time.
 
 use super::scaled::Scaled;
 use super::{Flow, HandOff, Outcome, RequestRecords, Series, Totals};
@@ -15,7 +15,8 @@ pub struct Replicas {
     pub series: Vec<Series>,
     /// For each replica: how many requests waited and ran there, over time.
     pub flows: Vec<Flow>,
-    /// How the KV of each request's prompt came to its replica; empty if no replica computes prompts for others.
+    /// For each request: how the KV of its prompt came to the replica that decodes it; empty if no replica computes
+    /// prompts for others.
     pub hand_offs: Vec<HandOff>,
     /// How a scaling rule changed the number of replicas; `None` for a fleet without such a rule.
     pub scaled: Option<Scaled>,

@@ -1,4 +1,4 @@
-//! How a fleet grew and shrank.
+//! How a scaling rule changed the number of replicas of a fleet over time.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The replicas of a fleet that a rule scales, and what the rule decided.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaled {
-    /// All replicas that the fleet ever had, in the order in which the rule ordered them.
+    /// All replicas that the fleet ever had, in the order in which the scaling rule requested them.
     pub lives: Vec<ReplicaLife>,
     /// The decisions that changed the number of replicas, in order of time.
     pub decisions: Vec<ScalingDecision>,
@@ -17,13 +17,13 @@ pub struct Scaled {
 /// The times of a replica. The time of an event that did not happen is `Time::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaLife {
-    /// When the replica was ordered.
+    /// When the scaling rule requested the replica. The replica boots from this time on.
     pub ordered: Time,
-    /// When the replica has booted, and may get requests.
+    /// When the replica had booted, so that it could get requests.
     pub ready: Time,
-    /// From when on the replica gets no more requests.
+    /// The time from which on the replica gets no more requests.
     pub drained: Time,
-    /// When the replica ended: after its last request, or when its order was taken back.
+    /// When the replica ended: after its last request, or when the scaling rule cancelled it while it booted.
     pub ended: Time,
 }
 
@@ -45,7 +45,7 @@ pub struct ScalingDecision {
 /// Hours, summed over all replicas, that replicas spent booting, serving and draining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaHours {
-    /// Hours from a replica's order until it serves.
+    /// Hours from the time at which the scaling rule requests a replica until the replica serves.
     pub booting: f64,
     /// Hours in which a replica may get requests.
     pub serving: f64,
@@ -113,8 +113,8 @@ impl Scaled {
 mod tests {
     use super::*;
 
-    /// One replica serves from 0 to the end at 7200 s. A second one is ordered at 3600 s, serves from 4500 s, drains
-    /// from 5400 s and ends at 6300 s. The order of a third one at 3600 s is taken back at 4500 s.
+    /// One replica serves from 0 to the end at 7200 s. A second replica is requested at 3600 s, serves from 4500 s,
+    /// drains from 5400 s and ends at 6300 s. A third replica is requested at 3600 s and cancelled at 4500 s.
     #[test]
     fn hours_by_hand() {
         let (s, never) = (Time::from_s, Time::MAX);

@@ -71,8 +71,8 @@ impl Series {
         Series { width, bins, last_end }
     }
 
-    /// Adds the bins of another series on the same clock, such as that of another replica. The result has the wider of
-    /// the two bin widths.
+    /// Adds the bins of another series on the same clock, such as the series of another replica. The result has the
+    /// wider of the two bin widths.
     pub fn merge(&mut self, mut other: Series) {
         while self.width < other.width {
             self.halve();
@@ -107,7 +107,7 @@ impl Series {
         self.bins.last_mut().expect("reach opened a bin")
     }
 
-    /// Time at which the last bin ends. Several steps that end before it may be added in one call of
+    /// Time at which the last bin ends. Several steps that end before this time may be added in one call of
     /// [`lump`](Series::lump).
     #[inline]
     pub fn last_end(&self) -> Time {
@@ -115,7 +115,7 @@ impl Series {
     }
 
     /// Adds `steps` steps without draft tokens and without prompts, all with the same batch size. `busy` is their total
-    /// time. All must end in the bin that contains `end`.
+    /// time. All these steps must end in the bin that contains `end`.
     pub fn lump(&mut self, end: Time, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let bin = self.bin(end);

@@ -139,10 +139,10 @@ pub struct Summary {
     pub verified_per_step: f64,
     /// Mean number of draft tokens that a decode request accepts in a step.
     pub accepted_per_step: f64,
-    /// accepted / drafted; `None` if nothing was drafted.
+    /// Accepted / drafted draft tokens of the run, [0, 1]; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// 1 + accepted / rounds, where a round is one request in one step with verified draft tokens; `None` if there was
-    /// none. Never rank policies by it (docs/model.md 4.8).
+    /// 1 + accepted / rounds, where a round is one request in one step with verified draft tokens; `None` without
+    /// rounds. Never rank policies by this number (docs/model.md 4.8).
     pub mean_acceptance_length: Option<f64>,
     /// Counts for each draft position, up to the deepest position that was verified.
     pub positions: Vec<PositionCounts>,
@@ -152,8 +152,8 @@ pub struct Summary {
     pub kv_use_mean: f64,
     /// Largest share of the blocks of the target's pool that requests held at any time; in a fleet, in any one replica.
     pub kv_use_peak: f64,
-    /// The numbers of the overload if more requests arrived than were completed; `None` if not. Always `None` for a
-    /// closed loop, and before [`with_overload`](Summary::with_overload) is called.
+    /// The numbers of the overload if more requests arrived than were completed; `None` if the run was not overloaded.
+    /// Always `None` for a closed loop, and before [`with_overload`](Summary::with_overload) is called.
     pub overload: Option<Overload>,
     /// The parts of the mean end-to-end latency (waiting, prompts, draft passes, …). `None` if the run did not record
     /// them, as on a device.
@@ -231,7 +231,8 @@ impl Summary {
         }
     }
 
-    /// Fills in `overload`: whether the run was overloaded. Call it only for open arrivals.
+    /// Fills in the field `overload`: the numbers of the overload, or `None` if the run was not overloaded. Call this
+    /// only for open arrivals.
     pub fn with_overload(self, records: &dyn Pieces) -> Summary {
         Summary { overload: overload(records), ..self }
     }
@@ -249,7 +250,8 @@ struct Counts {
     /// (`met_tokens`).
     met: u64,
     met_tokens: u64,
-    /// When the first request arrived (`first`), and when the last one finished (`last`); `None` without such requests.
+    /// When the first request arrived (`first`), and when the last finished request ended (`last`); `None` without such
+    /// requests.
     first: Option<Time>,
     last: Option<Time>,
 }
@@ -266,7 +268,8 @@ impl Counts {
         let before = self.requests as usize;
         self.requests += r.len() as u64;
         for i in 0..r.len() {
-            // In a run that ended early, requests that have not arrived have no arrival time (zero).
+            // In a run that ended early, a request that has not arrived has arrival time zero, which must not count as
+            // the first arrival. Requests that were not scheduled are therefore left out.
             if r.outcome[i] != Outcome::InFlight || r.first_scheduled[i] < Time::MAX {
                 self.first = Some(self.first.map_or(r.arrival[i], |first| first.min(r.arrival[i])));
             }
@@ -313,7 +316,7 @@ mod tests {
         assert_eq!(Quantiles::of(&mut []), None);
     }
 
-    /// The second request had not arrived when the run stopped.
+    /// Request 1 had not arrived when the run stopped, so it does not change the duration of the run.
     #[test]
     fn requests_that_did_not_arrive_do_not_lengthen_the_run() {
         let mut r = RequestRecords::new(2);
@@ -325,7 +328,7 @@ mod tests {
         assert_eq!((x.duration_s, x.token_goodput_tok_s, x.in_flight), (2.0, 5.0, 1));
     }
 
-    /// Two finished requests, of which one meets its bound, and one rejected request.
+    /// Two finished requests, one of which meets its TPOT bound, and one rejected request.
     #[test]
     fn goodputs_by_hand() {
         let mut r = RequestRecords::new(3);
@@ -359,7 +362,8 @@ mod tests {
                 PositionCounts { attempts: 10, reached: 10, accepted: 0 },
             ]
         );
-        // The second request has its own limit, which is larger than the run's and takes precedence.
+        // Request 1 has its own TPOT limit of 0.5 s, which takes precedence over the run's limit of 0.2 s, so it meets
+        // its bound.
         assert_eq!(Summary::new(&r, &totals, slo, &[f64::INFINITY, 0.5, 0.5], 100, 16).slo_attainment, Some(2.0 / 3.0));
     }
 }

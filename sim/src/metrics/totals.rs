@@ -1,4 +1,5 @@
-//! Counters of a whole run, updated once a step. They give all numbers for which no list of samples is needed.
+//! Counters of a whole run, updated once in each step. All numbers of a run that need no list of samples are computed
+//! from these counters.
 
 use super::{Calibration, Gaps, Lengths, Lives};
 use crate::config::MAX_SPEC_LEN;
@@ -18,7 +19,7 @@ pub struct Totals {
     pub busy: Time,
     /// Time of the run in draft passes and in the policy's decisions.
     pub draft_time: Time,
-    /// Time of target passes and of the host's other work.
+    /// Time of target passes and of the host's work other than the policy's decisions.
     pub verify_time: Time,
     /// Number of draft passes of the run.
     pub draft_passes: u64,
@@ -44,7 +45,7 @@ pub struct Totals {
     /// `verified_accepted[v][a]`: number of request-steps that verified v draft tokens in a row (for a tree: to depth
     /// v) and accepted a of them.
     pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
-    /// Draft lengths, with their acceptance and times, by number of decode requests in the step.
+    /// For each number of decode requests in a step: the draft lengths, with their accepted tokens and step times.
     pub lengths: Lengths,
     /// How often draft tokens of a given confidence were right, for policies that read confidences.
     pub calibration: Calibration,
@@ -80,7 +81,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Adds a step to all counters that follow from its record. These are all except `gaps`, `verified_accepted`,
+    /// Adds a step to the counters that follow from its record: to all counters except `gaps`, `verified_accepted`,
     /// `calibration` and `lives`.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
@@ -103,8 +104,7 @@ impl Totals {
     }
 
     /// Adds `steps` steps without draft tokens and without prompts, all with the same batch size. `busy` is their total
-    /// time. `context_time` is what they add to the field of this name. Does not change `gaps`, `peak_blocks` and
-    /// `lives`.
+    /// time. `context_time` is added to the field `context_time`. Does not change `gaps`, `peak_blocks` and `lives`.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
         let n = u64::from(batch_size) * steps;
         self.steps += steps;
@@ -118,7 +118,7 @@ impl Totals {
         self.lengths.plain_steps(batch_size, steps, busy);
     }
 
-    /// Adds the counters of another replica of a fleet. `peak_blocks` becomes the larger of the two values.
+    /// Adds the counters of another replica of a fleet. `peak_blocks` becomes the larger of the two replicas' values.
     pub fn merge(&mut self, other: &Totals) {
         self.steps += other.steps;
         self.request_steps += other.request_steps;

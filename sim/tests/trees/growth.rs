@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// Identifies a node of a draft tree by its path: the ranks of the guesses from the root to the node.
 type Path = Vec<u32>;
 
-/// The draft model's confidence in the node at `path`: a number from 0.15 to 0.95 (a hash of the parent's path),
-/// divided by the square of the node's rank.
+/// A made-up confidence of the draft model in the node at `path`: a number from 0.15 to 0.95 (a hash of the parent's
+/// path), divided by the square of the node's rank.
 fn opinion(path: &[u32]) -> f64 {
     let (rank, above) = path.split_last().expect("a node is no root");
     let key = above.iter().fold(17u64, |key, &r| key.wrapping_mul(31).wrapping_add(u64::from(r)));
@@ -32,13 +32,14 @@ fn paths(tree: &DraftTree) -> Vec<Path> {
 fn grown(growth: &Growth, depth: u32) -> DraftTree {
     let mut tree = DraftTree::default();
     for _ in 0..depth {
-        // `grow` passes the parent as a node. The node's path is found by comparing nodes.
+        // `grow` passes the parent as a node and not as a path. The parent's path is found by comparing nodes.
         let known = (paths(&tree), tree.nodes().to_vec());
         tree.grow(growth, |parent, rank| {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));
             let mut path = at.map_or(Path::new(), |at| known.0[at].clone());
             path.push(rank);
-            // The number computed from a path must differ for every node, because the lookup above compares nodes.
+            // The second number, the key of the path, must differ for every node, because the lookup above compares
+            // nodes.
             (opinion(&path), path.iter().fold(1, |key, &r| key * 64 + u64::from(r)))
         });
     }
@@ -95,8 +96,8 @@ proptest! {
             prop_assert!(node.parent == ROOT || node.score <= tree.nodes()[node.parent as usize].score);
         }
         prop_assert_eq!(tree.depth(), depth);
-        // Each draft pass processes nodes that then get children, so the sum over passes counts the root and each
-        // expanded node once.
+        // Each draft pass processes the nodes that then get children. So the draft model has processed the root and
+        // each expanded node once.
         let expanded = levels.concat().iter().filter(|p| levels.concat().contains(&[p.as_slice(), &[1]].concat())).count();
         prop_assert_eq!(tree.ran() as usize, 1 + expanded);
         let next = by_enumeration(&growth, depth + 1);
@@ -105,9 +106,9 @@ proptest! {
         prop_assert_eq!(tree.width() as usize, parents.len());
     }
 
-    /// Compares the accepted path of a draft tree with the longest path of kept nodes from the root that agrees with
-    /// the target, found by enumeration of all paths. Also checks that `rank` is never called for a depth below the
-    /// kept nodes, and compares the number and the depth of the kept nodes.
+    /// Compares the accepted path of a draft tree with an enumeration of all paths: it must be the longest path of kept
+    /// nodes from the root that agrees with the target. Also checks that `rank` is never called for a depth below the
+    /// deepest kept node, and compares the number and the depth of the kept nodes.
     #[test]
     fn acceptance_is_the_longest_matching_path(
         (growth, depth) in any_growth(), drop in prop::collection::vec(any::<bool>(), 1..40),
@@ -125,7 +126,8 @@ proptest! {
         let mut asked = 0;
         let accepted = tree.accepted(|d| { asked = asked.max(d); target[d as usize - 1] });
         prop_assert_eq!(accepted as usize, longest);
-        // The target's path is known only to the depth of the tree, so `rank` may not be called for greater depths.
+        // An executor knows the target's path only to the depth of the tree, so `rank` may not be called for greater
+        // depths.
         prop_assert!(asked <= tree.kept_depth());
         prop_assert_eq!(tree.kept() as usize, kept.values().filter(|k| **k).count());
         let deepest = kept.iter().filter(|(_, k)| **k).map(|(p, _)| p.len()).max().unwrap_or(0);

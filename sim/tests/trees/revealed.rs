@@ -1,5 +1,5 @@
-//! Compares the draft trees of a simulation with the acceptance source, asked directly: the confidences of the nodes,
-//! and the numbers of accepted tokens.
+//! Compares the draft trees of a simulation with values that the test asks of the acceptance source directly: the
+//! confidences of the nodes, and the numbers of accepted tokens.
 
 use crate::simulations::{SEED, run_with};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
@@ -64,8 +64,9 @@ fn confidences_and_accepted_tokens_are_those_of_the_source() {
         let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
         run_with(&spec, 40, OUTPUT, config, Speculation::Policy(Box::new(spy)));
         let source = spec.build(SEED, &Workload::default()).expect("a good source");
-        // Counts of three kinds of nodes, each of which must occur: nodes whose parent is on the target's path (the
-        // tokens that the target chooses), first guesses off this path, and accepted nodes that are not first guesses.
+        // Counts of three kinds of nodes, each of which must occur in the run. The target's path is the path of the
+        // tokens that the target chooses. The kinds are: nodes whose parent is on this path, first guesses off this
+        // path, and accepted nodes that are not first guesses.
         let mut met = (0, 0, 0);
         for step in seen.lock().expect("one thread").iter() {
             for (i, tree) in step.trees.iter().enumerate() {
@@ -95,8 +96,8 @@ fn confidences_and_accepted_tokens_are_those_of_the_source() {
                             met.0 += 1;
                             source.confidence(request, start, depth, Some(row.right(start + depth, depth)), 0).into()
                         }
-                        // Off the target's path each parent has its own random draw, which gives the confidence of its
-                        // first child.
+                        // Off the target's path (the path of tokens that the target chooses) each parent has its own
+                        // random draw. It gives the confidence of the parent's first child.
                         (false, 1) => {
                             met.1 += 1;
                             node.confidence

@@ -51,8 +51,8 @@ fn with_chunks(prefill: ChunkTotals) -> PassShape {
 }
 
 proptest! {
-    /// Every draft pass and the target pass of a step has the shape (tokens, context, query-key pairs) that is found by
-    /// counting node by node.
+    /// Compares the shapes (tokens, context, query-key pairs) of every draft pass and of the target pass of a step with
+    /// a count node by node.
     #[test]
     fn passes_over_trees_are_counted_token_by_token(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=4), 1..6),
@@ -85,8 +85,8 @@ proptest! {
             for i in (0..n).filter(|&i| draft_len[i] >= pass) {
                 let c = u64::from(columns.context[i]);
                 trees[i].grow(&growth, |_, rank| guess(i, rank));
-                // The pass processed every parent of the tree's new level. Each parent attends to the context, to its
-                // path and to itself.
+                // The draft pass processed every parent of the tree's new level. Each parent attends to the request's
+                // context, to the nodes above it and to itself.
                 let fresh = &trees[i].nodes()[before[i].nodes().len()..];
                 let mut parents: Vec<u32> = fresh.iter().map(|node| node.parent).collect();
                 parents.dedup();
@@ -127,7 +127,7 @@ proptest! {
         }
     }
 
-    /// In every pass a draft tree of width 1 costs the same as a chain.
+    /// In every pass a draft tree of width 1 has the same shape (tokens, context, query-key pairs) as a chain.
     #[test]
     fn a_tree_of_width_one_costs_what_the_chain_costs(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=5), 1..6),

@@ -4,7 +4,7 @@ use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-/// A policy that drafts the same tree for every request, cut to the limits; a chain if `growth` is `None`.
+/// A policy that drafts the same tree for every request, cut to the limits. It drafts a chain if `growth` is `None`.
 struct Static {
     growth: Option<Growth>,
     depth: u32,
@@ -121,9 +121,9 @@ fn a_tree_of_width_one_runs_as_the_chain() {
     }
 }
 
-/// P(a level of width w has the target's token) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each
-/// depth. The expected accepted length of a tree that is the same in every step is the sum over depths of the product
-/// of these probabilities up to the depth (docs/model.md 5.3, "rank-acceptance table").
+/// At each depth, independently: P(a level with w guesses has the target's token) = a + (1 − a)·P(rank ≤ w | first
+/// guess wrong). For a tree that is the same in every step, the expected accepted length is Σ over depths of the
+/// product of these probabilities up to the depth (docs/model.md 5.3, "rank-acceptance table").
 #[test]
 fn a_static_tree_accepts_what_the_rank_law_says() {
     let hazards = [0.4, 0.25, 0.1];
@@ -157,20 +157,20 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
 #[test]
 fn records_count_nodes_and_depths_apart() {
     let policy = Static::tree(Growth::Expansion([2, 2].into()), 2, 6);
-    // Draft tokens are made at the start of a step. At the end of a step, they would also be made for requests that
-    // end, and would not be counted.
+    // Draft tokens are made at the start of a step. If they were made at the end of a step, some would be made for
+    // requests that end with this step. Such draft tokens would run, but not be counted.
     let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
     let run = run(Rates::Constant { rate: 1.0 }, RankLaw::default(), 3, 31, config, policy);
     assert!(
         run.steps.iter().filter(|s| s.batch_size > 0).all(|s| s.drafted == 6 * s.batch_size && s.draft_passes == 2)
     );
-    // The prompt's step emits one token, and each step with draft tokens three.
+    // 31 output tokens: the prompt's step emits one token, and each of ten steps with draft tokens emits three.
     assert_eq!(run.records.rounds, vec![10; 3]);
     assert_eq!((run.records.verified, run.records.accepted), (vec![60; 3], vec![20; 3]));
 }
 
-/// A wider beam of the same depth accepts more tokens a step, and so needs fewer steps, than a narrower beam or a
-/// chain: the truth (which draft tokens are right) is the same, and the wider beam has more guesses.
+/// A wider beam of the same depth accepts more tokens in a step than a narrower beam or a chain, and so needs fewer
+/// steps. The draft tokens that are right are the same in all runs, but the wider beam has more guesses.
 #[test]
 fn a_wider_tree_of_the_same_depth_accepts_at_least_as_much() {
     let source = || Rates::Constant { rate: 0.6 };

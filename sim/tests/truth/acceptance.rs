@@ -14,8 +14,8 @@ fn source(source: Rates) -> Box<dyn AcceptanceSource> {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(SEED, &Workload::default()).unwrap()
 }
 
-/// For a request, at each of its first `output_len` output positions: whether the draft token at that position is
-/// right, if `depth` draft tokens of the same step stand before it.
+/// For each of the first `output_len` output positions of a request: whether the draft token at this position is right,
+/// if it is drafted at depth `depth` (after `depth` other draft tokens of the same step).
 fn bits(source: &dyn AcceptanceSource, request: RequestTruth, depth: u32) -> Vec<bool> {
     let mut row = TruthRow::default();
     source.start(request, 0, &mut row);
@@ -36,14 +36,14 @@ fn truth_ends_where_the_drafts_can_no_longer_reach() {
     let mut row = TruthRow::default();
     source(Rates::Constant { rate: 1.0 }).start(request(0, 61), 8, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 69);
-    // A buffer that held, for a longer request, which draft tokens are right must not leave such bits for a shorter
-    // request.
+    // The buffer `row` still holds the bits of a longer request. When it is filled for a shorter request, none of these
+    // bits may stay.
     source(Rates::Constant { rate: 1.0 }).start(request(1, 5), 2, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 7);
 }
 
-/// The expected number of accepted draft tokens, at k draft tokens a step, is a + a² + … + a^k (Leviathan et al. 2023,
-/// Eq. 1 without the bonus token).
+/// With acceptance rate a and k draft tokens in a step, the expected number of accepted draft tokens is a + a² + … +
+/// a^k (Leviathan et al. 2023, Eq. 1 without the bonus token).
 #[test]
 fn rounds_accept_what_the_geometric_series_says() {
     for (rate, k) in [(0.6, 3u32), (0.8, 4), (0.9, 8)] {
@@ -115,8 +115,8 @@ fn recordings_are_replayed_and_end_wrong() {
     assert_eq!(got, [true, false, true, true, false, false, false, false]);
 }
 
-/// A recording in which the draft token is right at positions 0 and 2, with a rank and a confidence at each of five
-/// positions.
+/// A recording of five positions, with a rank and a confidence at each position. The draft tokens at positions 0 and 2
+/// are right.
 fn with_ranks() -> Recording {
     let ranks = vec![1, 4, 1, 255, 2];
     Recording {
@@ -143,8 +143,8 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
         }
     }
     assert_eq!([1, 3, 4].map(|n| built.rank_if_wrong(r, n)), [4, 255, 2]);
-    // Off the target's path (behind a wrong draft token) and beyond the recording's end nothing was recorded. There the
-    // confidence model gives the value.
+    // Nothing was recorded off the target's path (behind a wrong draft token) or beyond the recording's end. For such
+    // draft tokens the confidence model gives the value.
     let plain = recorded(vec![Recording { ranks: vec![], confidences: vec![], ..with_ranks() }]);
     let modelled = spec.build(SEED, &plain).unwrap();
     for (depth, right, path) in [(0, None, 7), (2, None, 0), (5, Some(false), 0)] {

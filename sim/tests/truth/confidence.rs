@@ -1,6 +1,6 @@
-//! Tests that P(right | confidence) of a draft token is the curve of the settings for the acceptance sources without
-//! lookups, and that confidences never change which draft tokens are right (docs/model.md 13). Also tests misfits,
-//! tokens off the target's path, and extreme settings.
+//! Tests that P(right | confidence) of a draft token is the curve of the settings, for all acceptance sources without
+//! lookups. Also tests that confidences never change which draft tokens are right (docs/model.md 13), and tests
+//! misfits, tokens off the target's path, and extreme settings.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -14,8 +14,8 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Recordings as from a drafter with a fixed draft length of 3. If all 3 draft tokens of a step are accepted, it is
-/// unknown whether a draft token at the next position would be right.
+/// A workload with recordings like those from a drafter with a fixed draft length of 3. If all 3 draft tokens of a step
+/// are accepted, it is unknown whether a draft token at the next position would be right.
 fn workload() -> Workload {
     let truth = AcceptanceSpec { source: Rates::Mixture(Mixture::default()), ..AcceptanceSpec::default() }
         .build(99, &Workload::default())
@@ -44,13 +44,14 @@ fn workload() -> Workload {
     workload
 }
 
-/// For each tenth of [0, 1], by the P(right | confidence) that the curve of the settings gives: number of draft tokens,
-/// sum of these probabilities, and number of right draft tokens.
+/// One entry for each tenth of [0, 1]. A draft token belongs to the tenth of its P(right | confidence) by the curve of
+/// the settings. An entry has the number of draft tokens, the sum of these probabilities, and the number of right draft
+/// tokens.
 type Bins = [(f64, f64, f64); 10];
 
-/// Sorts draft tokens into bins by the P(right | confidence) that `curve` gives. Without `on_path_only` it takes, at
-/// every position, the first draft token of a step that begins there. With `on_path_only` it takes all draft tokens of
-/// consecutive steps up to the first wrong one of each step.
+/// Sorts draft tokens into bins by the P(right | confidence) that `curve` gives. If `on_path_only` is false, a draft
+/// round begins at every position and only its first draft token is taken. If true, rounds follow one another, and of
+/// each round all draft tokens up to the first wrong one are taken.
 fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool) -> Bins {
     let mut bins = Bins::default();
     let mut row = TruthRow::default();
@@ -110,8 +111,8 @@ fn drafts_are_right_as_often_as_the_curve_declares() {
             let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
             let built =
                 AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &workload).unwrap();
-            // The check runs with the draft tokens at every position, and again with only the draft tokens that a
-            // policy makes in its steps.
+            // The check runs once with a draft token at every position, and once with only the draft tokens that a
+            // policy would make.
             for on_path in [false, true] {
                 let gap = largest_gap(&reliability(&*built, &curve, on_path));
                 assert!(gap < 0.02, "{name}, on path only {on_path}, slope {}: {gap}", curve.slope);
@@ -165,8 +166,8 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     }
 }
 
-/// Off the target's path (behind a wrong draft token) no draft token is right. So the mean confidence there equals that
-/// of wrong draft tokens of the same request, and is below that of right ones.
+/// Off the target's path (behind a wrong draft token) no draft token is right. So the mean confidence there equals the
+/// mean confidence of wrong draft tokens of the same request, and is below the mean confidence of right ones.
 #[test]
 fn off_path_looks_like_wrong() {
     let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
@@ -175,7 +176,7 @@ fn off_path_looks_like_wrong() {
     let mean =
         |right| (0..30_000).map(|n| f64::from(source.confidence(request, n, 2, right, 0))).sum::<f64>() / 30_000.0;
     let (right, wrong, off) = (mean(Some(true)), mean(Some(false)), mean(None));
-    // The standard deviation of a confidence is at most one half.
+    // The tolerance is four standard errors. The standard deviation of a confidence is at most one half.
     assert!((off - wrong).abs() < 4.0 * 0.5 * (2.0f64 / 30_000.0).sqrt(), "{off} against {wrong}");
     assert!(right > wrong + 0.1, "{right} against {wrong}");
 }

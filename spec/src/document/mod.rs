@@ -19,7 +19,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value of an experiment file with its place, a range of bytes in the sources (the file and the `--set` arguments).
+/// A value of an experiment file with its place: its range of bytes in the sources, which are the file and the `--set`
+/// arguments.
 pub type Node = Spanned<DeValue<'static>>;
 
 /// An experiment file as a tree of values, with the `--set` overrides applied.
@@ -29,8 +30,8 @@ pub struct Document {
     root: Node,
 }
 
-/// A text that values came from. A span is a range of bytes, counted as if the texts of all sources stood one after
-/// another.
+/// A text from which values were read: the experiment file, or a `--set` argument. A span is a range of bytes, counted
+/// as if the texts of all sources stood one after another.
 #[derive(Clone, Debug)]
 struct Source {
     name: String,
@@ -56,8 +57,8 @@ impl Document {
         Ok(Document { sources: vec![Source { name: name.to_owned(), text, base: 0 }], root })
     }
 
-    /// Appends a text to the sources (the texts that values came from). Returns the number of bytes before it: a span
-    /// in the text begins at this number.
+    /// Appends a text to the sources (the texts from which values were read). Returns the text's offset: a span of a
+    /// value of this text is counted from this number of bytes on.
     fn add_source(&mut self, name: &str, text: &'static str) -> usize {
         let base = self.sources.last().map_or(0, |s| s.base + s.text.len() + 1);
         self.sources.push(Source { name: name.to_owned(), text, base });
@@ -152,12 +153,12 @@ impl Document {
         self.point(Problem::bad_input(message), span)
     }
 
-    /// Adds the place of the bytes `span` to a problem. Without a span, or with a span over the whole file, the place
-    /// names only the file. If the document has no sources, no place is added.
+    /// Adds the place of the bytes `span` to a problem. If `span` is `None` or covers the whole file, the place names
+    /// only the file. If the document has no sources, no place is added.
     pub fn point(&self, problem: Box<Problem>, span: Option<Range<usize>>) -> Box<Problem> {
         let span = span.filter(|s| *s != self.root.span()).unwrap_or(0..0);
-        // A value that was taken out of its document has no source (the text it was read from), so the problem gets no
-        // place.
+        // A value that was taken out of its document has no source (the text from which it was read), so the problem
+        // gets no place.
         let Some(at) = self.sources.iter().rev().find(|s| s.base <= span.start) else { return problem };
         problem.at(&at.name, at.text, span.start - at.base..span.end - at.base)
     }
@@ -192,8 +193,8 @@ fn find_string(node: &Node, text: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Leaks a text, so that the tree can borrow its numbers from the text for the life of the program. A program reads one
-/// experiment and a few overrides.
+/// Leaks a text, so that the tree's values can borrow from it for the life of the program. Little memory is lost: a
+/// program reads one experiment and a few overrides.
 fn leak(text: &str) -> &'static str {
     text.to_owned().leak()
 }
@@ -201,7 +202,7 @@ fn leak(text: &str) -> &'static str {
 /// Rewords an error message of serde for a user. Returns the message and, if there is one, a help text. For an unknown
 /// key or name the help text has the nearest valid name, if one is near, and all valid names.
 fn explain(message: &str) -> (String, Option<String>) {
-    // Rust's type names say nothing to a user, so they are left out.
+    // The names of Rust types mean nothing to a user, so ` as i128` and ` as u128` are removed from the message.
     let message = &message.replace(" as i128", "").replace(" as u128", "");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (given, known) = match quoted.split_first() {
@@ -218,7 +219,7 @@ fn explain(message: &str) -> (String, Option<String>) {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
         }
         m if m.contains("integer ") && expected(m).is_some() => {
-            // The message is cut before "expected", because the help text says what is expected.
+            // The message is cut before "expected", because the help text states what is expected.
             let given = m.split(", expected ").next().unwrap_or(m);
             return (given.to_owned(), expected(m));
         }
@@ -239,7 +240,7 @@ fn explain(message: &str) -> (String, Option<String>) {
     (format!("unknown {kind} `{given}`"), help)
 }
 
-/// Each key that only an earlier version of experiment files had, with the text that says what to write instead.
+/// For each key that only earlier versions of experiment files had: (the key, a text that says what to write instead).
 const REPLACED: [(&str, &str); 2] = [
     (
         "scheduler",
@@ -251,8 +252,8 @@ const REPLACED: [(&str, &str); 2] = [
     ),
 ];
 
-/// The help text for the end of a message of serde from "expected" on, such as "expected u32", in words for a user.
-/// `None` if the message has no such end.
+/// The help text for a message of serde that states what was expected, such as "expected u32", in words for a user.
+/// `None` if the message does not contain "expected".
 fn expected(message: &str) -> Option<String> {
     let (_, wanted) = message.rsplit_once("expected ")?;
     if message.contains("integer ") {

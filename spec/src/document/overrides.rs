@@ -6,7 +6,7 @@ use crate::problem::{Problem, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// How the name of a source begins if the source is a command-line argument.
+/// The name of a source (a text with values) begins with this text if the source is a command-line argument.
 pub(super) const SET: &str = "--set ";
 
 /// Most steps of a path. The paths of experiments have at most ten; each step leads into a table or a list.
@@ -59,8 +59,8 @@ impl Document {
 }
 
 impl Document {
-    /// Sets the value at `path` to the TOML value `text`. Adds tables and keys of the path that are missing. `name`
-    /// is the text's name in error messages.
+    /// Sets the value at `path` to the TOML value `text`. Adds tables and keys of the path that are missing. `name` is
+    /// the name of `text` in error messages.
     ///
     /// # Errors
     /// `text` is not a TOML value, or `path` leads into a value that is not a table, or past the end of a list.
@@ -70,9 +70,9 @@ impl Document {
         put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
     }
 
-    /// Merges `settings` into the table at `path`, key by key; the values of `settings` win. The exception is a
-    /// choice, a table like `{ linear = { ... } }`: it replaces another choice as a whole. `name` is the name of
-    /// `settings` in error messages.
+    /// Merges `settings` into the table at `path`, key by key; the values of `settings` win. A choice, that is a table
+    /// like `{ linear = { ... } }`, is not merged with another choice but replaces it. `name` is the name of `settings`
+    /// in error messages.
     ///
     /// # Errors
     /// `path` leads into a value that is not a table.
@@ -101,7 +101,7 @@ impl Document {
     }
 
     /// Appends the TOML value `text` to the list at `path`, which must exist. If the value at `path` is not a list,
-    /// nothing is appended. `name` is the text's name in error messages.
+    /// nothing is appended. `name` is the name of `text` in error messages.
     ///
     /// # Errors
     /// `text` is not a TOML value.
@@ -140,7 +140,8 @@ fn is_bare_word(text: &str) -> bool {
     starts_like_one && word && !["true", "false", "nan", "inf"].contains(&text)
 }
 
-/// Sets the value at the path `steps` below `node`, and adds missing tables. Added keys get the range of bytes `at`.
+/// Sets the value at the path `steps` below `node`, and adds missing tables. Added keys get the place `at`, a range of
+/// bytes in the sources.
 fn put(node: &mut Node, steps: &[Step], value: Node, at: std::ops::Range<usize>) -> std::result::Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
         *node = value;
@@ -165,7 +166,7 @@ fn put(node: &mut Node, steps: &[Step], value: Node, at: std::ops::Range<usize>)
     }
 }
 
-/// Adds `base` to the bounds of every span of a tree. (A span is the range of bytes from which a value was read.)
+/// Adds `base` to both bounds of every span of a tree. (A span is the range of bytes from which a value was read.)
 fn shift(mut node: Node, base: usize) -> Node {
     let moved = |span: std::ops::Range<usize>| span.start + base..span.end + base;
     let span = moved(node.span());

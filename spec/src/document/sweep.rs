@@ -63,13 +63,13 @@ impl From<Document> for Picked {
 }
 
 impl Document {
-    /// One variant for each combination of the sweeps; the document itself if it has no sweeps. An element of the
-    /// array `list` that has sweeps becomes several elements. The top-level keys in `fixed` must not be swept.
+    /// One variant for each combination of swept values. A document without sweeps gives one variant, the document
+    /// itself. An element of the array `list` that has sweeps becomes several elements. The top-level keys in `fixed`
+    /// must not be swept.
     ///
     /// # Errors
     /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a key of
-    /// `fixed` is swept; `sweep_order` names a missing path or a path twice; or the sweeps make too many
-    /// combinations.
+    /// `fixed` is swept; `sweep_order` names a missing path or a path twice; or the sweeps make too many combinations.
     pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
         self.expand_list(list)?;
         let order = self.sweep_order()?;
@@ -102,9 +102,9 @@ impl Document {
         Ok(found)
     }
 
-    /// Replaces the next sweep by each of its values, and repeats this until no sweep is left. Appends the resulting
-    /// variants to `out`. `how` is (top-level keys that must not be swept, order of the sweeps). `so_far` has the
-    /// sweeps that are already replaced.
+    /// Replaces the sweep that varies slowest by each of its values in turn, and repeats this in each resulting
+    /// document until no sweep is left. Appends the resulting variants to `out`. `how` is (top-level keys that must not
+    /// be swept, order of the sweeps). `so_far` has the values of the sweeps that are already replaced.
     fn expand(self, how: (&[&str], &[Path]), so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
         let (fixed, order) = how;
         let Some((path, values)) = self.next_sweep(order)? else {
@@ -253,7 +253,7 @@ impl Document {
         }
     }
 
-    /// Refuses a sweep with two equal values, because they would run the same combination of swept values twice.
+    /// Refuses a sweep with two equal values, because the same combination of swept values would run twice.
     fn all_different(&self, items: &[Node]) -> Result<()> {
         let texts: Vec<String> = items.iter().map(plain).collect();
         match (1..items.len()).find(|&i| texts[..i].contains(&texts[i])) {

@@ -1,6 +1,6 @@
-//! The quantities that a claim (a paper's statement with its number) may be about. There are a few general kinds of
-//! quantity. Each is computed over the variants (combinations of swept values) that `at` picks. The crate
-//! `foretoken-run` computes them.
+//! The quantities that a claim (a paper's statement with its number) may be about. There is one type for each kind of
+//! quantity. A quantity is computed over the variants (combinations of swept values) that `at` picks. The crate
+//! `foretoken-run` computes it.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
@@ -31,13 +31,13 @@ pub enum Measure {
     Change(Change),
     /// Draft lengths of a policy in windows of time in which the batch size is in a range.
     Windows(Windows),
-    /// For a fixed draft length: how far off the number of accepted draft tokens is that the draft model's confidences
-    /// (its probabilities) predict. It is the predicted number divided by the actual number, minus 1.
+    /// For a fixed draft length: the number of accepted draft tokens that the draft model's confidences (its
+    /// probabilities) predict, divided by the actual number, minus 1.
     Estimate(Estimate),
     /// The draft length with the best goodput under the linear cost model that policies assume (their belief).
     BeliefLength(BeliefLength),
-    /// Output tokens that a request must get from a step (draft passes and a verify pass), by the true pass times, to
-    /// reach a published throughput.
+    /// The number of output tokens that a step (draft passes and a verify pass) must give a request to reach a
+    /// published throughput. The step takes its true pass times.
     ImpliedLength(ImpliedLength),
 }
 
@@ -84,7 +84,8 @@ pub struct Gain {
     pub metric: Metric,
     /// Label of the policy whose lead over the policies in `over` is measured.
     pub policy: String,
-    /// Labels of the policies that it is compared with. The best of them counts, for each combination of swept values.
+    /// Labels of the policies with which `policy` is compared. For each combination of swept values, the best of them
+    /// counts.
     pub over: Vec<String>,
     /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
     /// 0. Empty: all runs count.
@@ -139,7 +140,8 @@ pub struct Best {
 pub struct Crossing {
     /// The metric (a number of a policy's run, such as its speedup) in which the two policies are compared.
     pub metric: Metric,
-    /// Label of the policy that is ahead of the policy `over` on one side of the crossing only.
+    /// Label of the policy that is compared with `over`. On one side of the crossing `policy` is better, on the other
+    /// side it is not.
     pub policy: String,
     /// Label of the policy with which `policy` is compared.
     pub over: String,

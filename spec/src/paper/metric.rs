@@ -34,8 +34,8 @@ pub enum Metric {
     VerifyLength,
     /// Mean number of draft tokens of a decode request that are accepted in a step.
     AcceptedLength,
-    /// Mean number of tokens that a request gets from a step that verified draft tokens of it: 1 + accepted draft
-    /// tokens.
+    /// Mean number of output tokens of a request in a step that verified draft tokens of this request: 1 + its accepted
+    /// draft tokens.
     AcceptanceLength,
     /// Number of accepted draft tokens divided by the number of drafted tokens.
     DraftedAcceptance,

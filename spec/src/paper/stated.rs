@@ -12,7 +12,7 @@ pub enum Stated {
     Number(f64),
     /// The paper states a range: from one number to another. An infinite number stands for an open end.
     Range(f64, f64),
-    /// The paper names a policy, such as the fastest one: it is one of these policies.
+    /// The paper names a policy, such as the fastest one. Our result agrees if it is one of these policies.
     Policies(Vec<String>),
 }
 

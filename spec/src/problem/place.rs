@@ -16,8 +16,8 @@ pub struct Place {
     text: String,
     /// Range of bytes in `text` (the lines to show) that the error is about.
     label: Range<usize>,
-    /// Positions in the whole file, counted from 0: the line number of the first line shown, and the line and the
-    /// column of the error.
+    /// Three positions in the whole file, counted from 0: the number of the first line shown (`first_line`), and the
+    /// line and the column of the error.
     first_line: usize,
     line: usize,
     column: usize,

@@ -190,7 +190,7 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    /// Ends the run if no accepted request is still to arrive and the engine makes no progress.
+    /// Ends the run if the engine makes no progress and every request that vLLM did not refuse has arrived.
     fn end_without_progress(&mut self, scheduler: &Scheduler) {
         let coming =
             (self.seen.arrived..self.recorded.workload.len()).any(|id| !self.recorded.refused.contains(&(id as u32)));
@@ -245,7 +245,7 @@ impl Watch for Watcher<'_> {
             now.extend(scheduler.result().finished.iter().map(|r| (r.id, r.num_output_tokens)));
             ended.extend(scheduler.result().finished.iter().map(|r| r.id));
         }
-        // vLLM lists the requests that ended in the order in which they stand in the step.
+        // vLLM lists the ended requests in the order in which the step scheduled them.
         ended.sort_by_key(|id| ids.iter().position(|other| other == id));
         let mut fates = String::new();
         let mut tokens = 0;

@@ -231,7 +231,8 @@ impl<R: BufRead> Fixture<R> {
                 "S" if self.core => {
                     let step = self.step(rest, &before, now)?;
                     now = step.start + SCHEDULE;
-                    // If the line lists no request ids, the ids of the last step with requests stay.
+                    // If this step has no scheduled requests, the next line's omitted request ids still refer to the
+                    // last step that had some.
                     let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
                     before = Step { entries, ..step.clone() };
                     recorded.calls.push(Call::Schedule(step));

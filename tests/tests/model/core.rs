@@ -69,7 +69,7 @@ impl Core<'_> {
         }
     }
 
-    /// True if a request is left, or if a request ended after the last call of `schedule`.
+    /// True if a request is unfinished, or if a request ended after the last call of `schedule`.
     fn has_requests(&self) -> bool {
         self.s.unfinished() || !self.s.finished.is_empty()
     }

@@ -23,8 +23,7 @@ pub struct Derived {
     pub table: Vec<i64>,
     /// Does the drafter use several MTP modules (multi-token-prediction heads)?
     pub modules: bool,
-    /// `local_prefill_interval`: while requests decode, the next prefill waits until this many steps after the last
-    /// one.
+    /// `local_prefill_interval`: the least number of steps from one prefill to the next while requests decode.
     pub interval: i64,
 }
 

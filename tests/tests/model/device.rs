@@ -23,8 +23,8 @@ pub struct Device<'a> {
     free: i64,
     /// Number of tokens sampled so far for each request.
     sampled: HashMap<usize, i64>,
-    /// For each request, the number of its draft tokens that may be accepted. Padding in place of draft tokens never
-    /// is.
+    /// For each request, the number of its draft tokens that may be accepted. Padding in place of draft tokens is never
+    /// accepted.
     real: HashMap<usize, i64>,
 }
 

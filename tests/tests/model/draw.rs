@@ -161,7 +161,7 @@ fn pool(dice: &mut Dice, w: &mut Workload) {
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     let size = w.block_size;
     w.checked = dice.chance(85);
-    // With fewer blocks, the pool cannot hold one request that decodes.
+    // With fewer KV blocks than `least`, the pool cannot hold one request that decodes.
     let least = cdiv((2 * w.k + 2).min(w.length), size) + 1;
     let one = match w.checked {
         true => cdiv(w.length, size) + 1,

@@ -92,7 +92,7 @@ fn the_model_makes_every_recorded_call() {
             let w = Workload::parse(release, core, &text);
             let theirs = recording(&w, &text);
             if theirs.derived.is_none() {
-                // vLLM refuses these settings, so there are no steps to compare.
+                // vLLM refused the settings of this recorded workload, so there are no steps to compare.
                 continue;
             }
             ran += 1;
@@ -154,7 +154,8 @@ fn the_engine_makes_the_calls_of_the_model() {
         let (lines, seen) = run(&w);
         let text = w.lines() + &lines;
         let recorded = recording(&w, &text);
-        // The message of `replay` calls the other side vLLM. Here the other side is the model.
+        // If `replay` finds a difference, its message calls the recording vLLM's. Here the recording comes from the
+        // model (our second implementation of vLLM).
         if let Err(differs) = replay(&recorded) {
             panic!("seed {seed}, {:?}: {differs}\n{text}", w.release);
         }
@@ -166,7 +167,8 @@ fn the_engine_makes_the_calls_of_the_model() {
     assert!(often.iter().all(|&count| count > quarter), "{counts:?}");
 }
 
-/// Changes one rule of our scheduler at a time. Some of the random workloads must then differ from the model.
+/// Changes one rule of our scheduler at a time. For at least one of the random workloads, the schedule must then differ
+/// from the schedule of the model (our second implementation of vLLM).
 #[test]
 fn a_changed_rule_is_noticed() {
     type Change = fn(&mut Rules);

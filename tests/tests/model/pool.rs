@@ -42,7 +42,8 @@ impl Pool {
         blocks.iter().filter(|&&block| self.refs[block] == 0).count() as i64
     }
 
-    /// Lets one more request use these cached KV blocks. Blocks in the free queue leave it.
+    /// Lets one more request use the cached KV blocks `blocks`. Blocks of them that are in the free queue leave the
+    /// queue.
     pub fn touch(&mut self, blocks: &[usize]) {
         for &block in blocks {
             if self.refs[block] == 0 {

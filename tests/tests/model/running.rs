@@ -17,7 +17,7 @@ impl Scheduler<'_> {
                 let alone = self.w.by_priority && self.w.release == Release::V0_33 && self.r(id).preempted;
                 if alone {
                     // The request was preempted because its priority is the lowest. The requests after it in the list
-                    // are still scheduled.
+                    // of running requests are still scheduled.
                     continue;
                 }
                 break;
@@ -83,8 +83,9 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The index of the request to preempt. With priorities, it is the request with the highest priority number; of
-    /// several, the last to arrive, and of these the first in the list. Without priorities, it is the last in the list.
+    /// The index, in the list of running requests, of the request to preempt. With priorities, it is the request with
+    /// the highest priority number. Among equal numbers it is the last to arrive, and among equal arrivals the first in
+    /// the list. Without priorities, it is the last in the list.
     fn victim(&self) -> usize {
         let mut worst = self.running.len() - 1;
         if self.w.by_priority {

@@ -18,7 +18,8 @@ pub struct Entry {
     pub padded: bool,
 }
 
-/// What a call of `schedule` returns: the scheduled requests, and what happened to others.
+/// What a call of `schedule` returns: the scheduled requests, the preempted requests, the draft length, and whether
+/// drafting is skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
     pub entries: Vec<Entry>,

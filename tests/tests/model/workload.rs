@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// The release of vLLM that the second implementation imitates.
+/// The release of vLLM that the model (our second implementation of vLLM's scheduler) imitates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     V0_32,

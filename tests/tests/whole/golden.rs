@@ -101,8 +101,8 @@ fn every_policy_has_its_golden_line() {
     );
 }
 
-/// Ended requests are forgotten, and later requests get their ids. No policy may notice. Policies that depend on the
-/// ids themselves say so, and are left out.
+/// No policy may decide differently if the engine forgets ended requests and gives their ids to later requests.
+/// Policies that depend on the ids themselves return false from `ids_may_return` and are left out.
 #[test]
 fn every_policy_decides_the_same_if_ended_requests_are_forgotten() {
     let workload = workload();

@@ -153,8 +153,8 @@ impl Server {
         }
     }
 
-    /// Builds the policy as the registry does, so that it records its decisions. The policy in the result is `None` for
-    /// the engine without speculation. An oracle cannot run on a device, so it is returned as the error.
+    /// Builds the policy with the registry, and wraps it so that its decisions are recorded. The policy in the result
+    /// is `None` for the engine without speculation. An oracle cannot run on a device, so it is returned as the error.
     fn build(&self, spec: &PolicySpec) -> Result<Built, Box<dyn OraclePolicy>> {
         let belief = Belief {
             draft: Coefficients { alpha_s: 1e-9, gamma_s: 3e-6, delta_s: 2e-5 },
@@ -318,8 +318,8 @@ fn declared_runs_can_be_replayed() {
     }
 }
 
-/// A replay with another policy needs to know of more draft tokens whether they are right than were recorded. The
-/// missing facts are counted and reported.
+/// A replay with another policy drafts tokens of which the recording does not say whether they are right. These missing
+/// facts are counted and reported.
 #[test]
 fn values_missing_from_a_recording_are_counted() {
     let server = Server::new(Draft::Close);
@@ -328,15 +328,15 @@ fn values_missing_from_a_recording_are_counted() {
     let (_, kept) = server.live(build(2), Acceptance::Greedy);
     let mut recorded = RecordedRounds::new(server.workload.len(), &NeverRight);
     kept.steps.iter().for_each(|s| recorded.add(s));
-    // A replay with the recorded times fails, because the policy `fixed` with 4 draft tokens asks for a draft pass that
-    // was not recorded with 2 draft tokens.
+    // A replay with the recorded times fails: the run was recorded with 2 draft tokens per step, so it has no third
+    // draft pass. The policy `fixed` with 4 draft tokens asks for this pass.
     let clock = ReplayClock::new(&kept.steps, &recorded, server.config.max_draft_len, server.workload.len());
     let served = server.serving(&AtomicBool::new(false)).run(clock, build(4));
     let error = served.error.unwrap().to_string();
     assert_eq!(served.run.ending, engine::Ending::Failed);
     assert!(error.contains("but it now asks for Draft(3)"), "{error}");
-    // A simulation goes on. If the recording of a step does not say whether a draft token is right, the simulation
-    // takes this fact from the recording of another step or from the fallback source, and counts it.
+    // A simulation does not fail here. If the recording of a step does not say whether a draft token is right, the
+    // simulation takes this fact from the recording of another step or from the fallback source, and counts it.
     let simulation = Simulation {
         workload: &server.workload,
         arrivals: Arrivals::Open,
@@ -358,7 +358,7 @@ fn values_missing_from_a_recording_are_counted() {
     println!("{misses:?} of {} verified", run.totals.verified);
     assert_eq!(run.ending, engine::Ending::Done);
     assert!(misses.other_round > 0 && misses.invented > 0 && misses.looks == 0, "{misses:?}");
-    // A step of this run also uses what was recorded in other steps on whether a draft token is right. So most of the
-    // accepted tokens come from the recording.
+    // The fallback source says that no draft token is right, so every accepted token comes from the recording. This run
+    // also uses the recording of other steps, so more than a quarter of the verified tokens are accepted.
     assert!(run.totals.accepted() > run.totals.verified / 4);
 }

@@ -1,6 +1,6 @@
 //! Tests what docs/model.md 13 proves about the oracle. In every state that a policy reaches, the oracle's step has at
-//! least the token goodput of the policy's step, and at least that of every fixed length. For a whole trace, nothing
-//! like this can be proved.
+//! least the token goodput of the policy's step, and at least that of every fixed length. For the steps of a whole
+//! trace together, this cannot be proved.
 
 use crate::setup::{Setup, poisson};
 use foretoken_policies::{OracleGoodput, PolicySpec};
@@ -116,7 +116,8 @@ struct AgainstOracle {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     name: String,
-    /// For each request and output position, whether a draft token is right. Drawn a second time, outside of the run.
+    /// For each request and output position, whether a draft token is right. These values are drawn again outside of
+    /// the run, and equal those that the run draws.
     rows: Vec<TruthRow>,
     draft: Linear,
     target: Linear,
@@ -160,7 +161,7 @@ impl Around for AgainstOracle {
     fn around_observe(&mut self, o: &StepOutcome) {
         if !o.ids.is_empty() {
             let tokens = o.accepted.iter().map(|&a| u128::from(a) + 1).sum::<u128>();
-            // The duration of the step, as the executor reported it.
+            // The step's duration (draft and verify passes), as the executor reported it.
             let time = u128::from((o.draft_time + o.verify_time).0);
             let (best_tokens, best_time) = self.best;
             let before = self.compared.fetch_add(o.ids.len() as u64, Ordering::Relaxed);

@@ -4,9 +4,10 @@
 //! a path, or in a macro's arguments. A name is followed through every `pub use` to the file that defines it, so an
 //! import through `lib.rs` hides no dependency. These are the rules:
 //!
-//! - `mod x;` does not count. A `pub use` of a name from below the file does not count either, because it is a table of
-//!   contents. If the file itself uses such a name, this counts. A child's import from its parent counts, too. So a
-//!   `mod.rs` that defines names for its children and uses names of its children is in a circle with them.
+//! - `mod x;` does not count. A `pub use` of a name from a module below the file's module does not count either,
+//!   because it is a table of contents. If the file itself uses such a name, this counts. A child's import from its
+//!   parent counts, too. So a `mod.rs` that defines names for its children and uses names of its children is in a
+//!   circle with them.
 //! - `use crate::shape;` alone binds a module. Each `shape::name` counts, and leads to the file that defines `name`.
 //! - If a type has `impl` blocks in several files, `self.name()` depends on the file that has the method.
 //! - A macro call depends on the file that defines the macro. Items that a macro defines are found by name.
@@ -42,7 +43,7 @@ const BOUNDS: [(&str, usize, &str); 3] = [
     ("live", 2, "a tape is rebuilt from its head and tail"),
 ];
 
-/// A crate of the workspace, with its files and circles.
+/// A crate of the workspace, with its files and its circles (files that all depend on each other).
 struct Measured {
     name: String,
     lines: usize,

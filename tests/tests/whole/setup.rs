@@ -74,7 +74,8 @@ impl<'a> Setup<'a> {
         self.with(|simulation| simulation.run(speculation))
     }
 
-    /// As [`run`](Setup::run), but requests are taken one at a time, and ended requests are forgotten.
+    /// Runs the simulation like [`run`](Setup::run). But the engine takes the requests from the workload one at a time,
+    /// and forgets ended requests.
     pub fn stream(&self, speculation: Speculation) -> Run {
         let mut requests = (0..self.workload.len() as RequestId).map(|id| self.workload.get(id));
         let mut records = RequestRecords::default();

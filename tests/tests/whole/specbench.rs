@@ -26,8 +26,8 @@ fn recorded(workload: &Workload) -> Box<dyn AcceptanceSource> {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(7, workload).unwrap()
 }
 
-/// Rounds (a request's draft tokens of one step) of which the first starts at output position 0, as in the recording.
-/// They must accept 1.23 draft tokens on average at draft length k = 3, and 1.55 at k = 6.
+/// Here the first step of each request drafts from output position 0 on, as in the recording. A step with draft length
+/// k = 3 must then accept 1.23 draft tokens of a request on average, and a step with k = 6 must accept 1.55.
 #[test]
 fn recorded_rounds_from_position_0_accept_the_published_mean() {
     let Some(built) = specbench() else { return };
@@ -59,8 +59,8 @@ fn recorded_rounds_from_position_0_accept_the_published_mean() {
     }
 }
 
-/// Rounds (a request's draft tokens of one step) in the engine. They must accept 1.245 draft tokens on average at draft
-/// length k = 3, and 1.57 at k = 6. In the engine the prefill emits token 0, so position 0 is never drafted.
+/// In the engine, a step with draft length k = 3 must accept 1.245 draft tokens of a request on average, and a step
+/// with k = 6 must accept 1.57. The prefill emits output token 0, so position 0 is never drafted.
 #[test]
 fn recorded_rounds_in_the_engine_accept_the_published_mean() {
     let Some(built) = specbench() else { return };

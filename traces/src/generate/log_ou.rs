@@ -238,8 +238,8 @@ impl LogOuArrivals {
 impl Iterator for LogOuArrivals {
     type Item = Result<Time, Stalled>;
 
-    /// The time of the next arrival: there the integral of the rate of arrivals reaches an exponential draw with mean
-    /// 1.
+    /// Returns the time of the next arrival. The integral of the rate of arrivals from the last arrival to the next is
+    /// an exponential draw with mean 1.
     fn next(&mut self) -> Option<Result<Time, Stalled>> {
         let mut need = exponential(&mut self.draws);
         while self.now_s < self.end_s {

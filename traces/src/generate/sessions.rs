@@ -91,7 +91,7 @@ impl Sessions {
 
     /// Puts the session's earlier text in front of each turn's prompt, and links each turn to the turn before it.
     /// `workload` has a request for each of `turns`, with the lengths of the turn's new text and of its answer. Once a
-    /// turn exceeds `max_context`, this turn and all later turns of its session are left out.
+    /// turn has more tokens than `max_context`, this turn and all later turns of its session are left out.
     ///
     /// # Errors
     /// The turns and the ids of their shared blocks take more memory than the program may use.

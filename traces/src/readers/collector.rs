@@ -29,7 +29,7 @@ pub(super) struct Collector<'a> {
     /// `None` if the caller does not know it.
     pub(super) baseline_tpot_s: Option<f64>,
     pub(super) gives: Gives,
-    /// Arrival times in the order of the file. They are put into `workload.arrival` at the end.
+    /// Arrival times in the order of the file. They are put into `workload.arrival` when all rows have been read.
     arrivals: Vec<Time>,
     workload: Workload,
     went_back: bool,
@@ -41,8 +41,8 @@ pub(super) struct Collector<'a> {
     raised: u64,
     too_long: u64,
     filtered: u64,
-    /// Number of requests that replay a recording (which draft tokens were right) and took its output length, because
-    /// the request file has another one.
+    /// Number of requests that replay a recording (which draft tokens were right) and took the recording's output
+    /// length, because the file of requests has a different output length.
     pub(super) relengthened: u64,
     pub(super) files: Vec<PathBuf>,
 }

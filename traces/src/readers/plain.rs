@@ -1,5 +1,5 @@
-//! The simple CSV formats: tables of lengths; windows of arrivals and lengths; and AdaServe's windows, with an SLO for
-//! each request.
+//! Reads three simple CSV formats. `lengths` has prompt and output lengths only. `windows` has arrival times, too.
+//! `adaserve` has arrival times, lengths, and an SLO for each request.
 
 use super::collector::{Collector, Names};
 use super::table::Table;

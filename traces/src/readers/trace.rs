@@ -1,10 +1,11 @@
-//! The result of reading a trace file: its requests, and what the file really has.
+//! The result of reading a trace file: its requests, and whether the file has arrival times and lengths.
 
 use crate::format::TraceFormat;
 use foretoken_sim::Workload;
 use std::path::PathBuf;
 
-/// Which columns a trace file really has. Columns that it does not have hold placeholders (arrival 0, length 1).
+/// Says whether a trace file has arrival times and lengths. If the file lacks one of them, the requests have
+/// placeholders instead: arrival time 0, prompt and output length 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gives {
     /// True if the file has arrival times; false if all arrivals are the placeholder 0.
@@ -20,7 +21,7 @@ pub struct Trace {
     pub format: TraceFormat,
     /// The requests of the trace file.
     pub workload: Workload,
-    /// Which of the requests' values come from the file; the others are placeholders.
+    /// Whether the requests' arrival times and lengths come from the file or are placeholders.
     pub gives: Gives,
     /// Number of rows in the file. Rows that options leave out count too.
     pub rows: u64,

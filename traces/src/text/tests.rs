@@ -9,8 +9,8 @@ fn documents_are_ascii_with_an_answer_of_one_line() {
             assert!(one.text().is_ascii(), "{one:?}");
             assert!(!one.answer.is_empty() && !one.answer.as_bytes().contains(&END), "{one:?}");
             assert!(one.prompt.ends_with(": "), "{one:?}");
-            // A document is shorter than half of a training sequence. So a model sees whole documents in training, with
-            // worked examples before them.
+            // A document has fewer than 512 bytes, less than half the length of a training sequence. So in training a
+            // model sees whole documents, with worked examples before them.
             assert!(one.text().len() < 512, "{} bytes: {one:?}", one.text().len());
         }
     }

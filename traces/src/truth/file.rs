@@ -29,7 +29,8 @@ const PER_POSITION: u64 = 3;
 /// The zstd compression level of truth-table files; higher levels save less than a percent here.
 const LEVEL: i32 = 12;
 
-/// The header as the file of a truth table stores it, with the two sizes that are needed to read the columns.
+/// The header as the file of a truth table stores it, with the number of outputs and the number of output positions,
+/// which are needed to read the columns.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     outputs: u64,
@@ -171,7 +172,7 @@ fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
 }
 
 /// Splits the columns of a truth table's file into `n` outputs. `columns` must have the right size. Refuses values that
-/// no table has when it is written.
+/// a valid table cannot have, such as an output of 0 tokens.
 fn split(columns: &[u8], n: usize, positions: usize, header: &TruthHeader) -> Result<Vec<RecordedOutput>, String> {
     let (families, observed) = (header.families.len(), header.observed.is_some());
     let (families_of, rest) = columns.split_at(2 * n);

@@ -71,7 +71,7 @@ pub struct ObservedTruth {
     /// token i of a request's step is right | its draft tokens 1 to i − 1 were right), i = 1, 2, …. The last value
     /// holds for all later i.
     pub hazards: Vec<f64>,
-    /// Number of the first `hazards` that come from observed steps. Later ones are extrapolated.
+    /// Number of values at the start of `hazards` that come from observed steps. The later values are extrapolated.
     pub seen: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Logs whose columns the workload names. All ways of writing times give the same requests, and errors name the
-//! mistake.
+//! Tests logs of which the workload description names the columns. All ways of writing times give the same requests,
+//! and errors name the mistake.
 
 use crate::round_trip::file;
 use foretoken_traces::{Trace, TraceError, TraceSpec, WorkloadSpec, build, read};

@@ -156,9 +156,9 @@ fn t1_is_busy_and_then_quiet() {
 
 #[test]
 fn burstgpt_has_its_rate_and_cv() {
-    // Runs of a few days, because the coefficient of variation (CV) of the gaps settles slowly. If every gap drew its
-    // own gamma shape k, uniform in [a, b], the gaps (mean 1) would have variance ln(b/a)/(b − a), a CV of 1.665. Here
-    // a shape lasts a minute.
+    // The runs last 2.3 days, because the coefficient of variation (CV) of the gaps settles slowly. If every gap drew
+    // its own gamma shape k, uniform in [a, b], the gaps (mean 1) would have variance ln(b/a)/(b − a), a CV of 1.665.
+    // But a shape lasts a minute, so the test requires only that the CV lies between 1/√b and 1/√a.
     let of_seed = |s| arrivals("{ burstgpt = {} }", 200_000.0, s);
     agrees("rate", averaged(30, |s| rate(&of_seed(s))), 0.27, 0.0);
     let (cv, _) = averaged(30, |s| cv(&of_seed(s)));
@@ -201,8 +201,8 @@ fn length_tables_have_their_quantiles() {
     }
     let w = workload("arrivals = { closed-loop = 1 }\nrequests = 100000\nlengths = { table = \"burstgpt\" }", 12);
     let stats = TraceStats::of(&w, BOTH, None);
-    // The standard deviations of the prompt and output lengths are 640 and 205 tokens, so their standard errors are
-    // these divided by 316.
+    // The standard deviations of the prompt and output lengths are 640 and 205 tokens, so the standard errors of their
+    // means over 100,000 requests are 640/316 and 205/316.
     assert!((stats.prompt.expect("lengths").mean - 374.0).abs() < 5.0 * 640.0 / 316.0);
     assert!((stats.output.expect("lengths").mean - 122.0).abs() < 5.0 * 205.0 / 316.0);
 }

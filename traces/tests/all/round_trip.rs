@@ -1,4 +1,4 @@
-//! Files that were written in a format are read back: plain or compressed, and with either line end.
+//! Files that were written in a format are read back: plain or compressed, and with line ends LF or CRLF.
 
 use foretoken_sim::{Request, Time};
 use foretoken_traces::{FailedRows, Ties, TraceFormat, TraceSpec, Unsorted, ZeroTokens, read};

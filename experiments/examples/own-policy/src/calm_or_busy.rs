@@ -4,13 +4,13 @@ use foretoken_policies::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Parameters: what an experiment writes in `{ calm-or-busy = { … } }`.
+/// The policy's parameters. An experiment writes them as `{ calm-or-busy = { … } }`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CalmOrBusy {
-    /// Draft tokens a request while no request waits.
+    /// Number of draft tokens of each request in a step, while no request waits.
     pub calm: u32,
-    /// Draft tokens a request while requests wait.
+    /// Number of draft tokens of each request in a step, while requests wait.
     pub busy: u32,
 }
 

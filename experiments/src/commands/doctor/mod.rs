@@ -13,7 +13,7 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// How to print what was found
+    /// How to print the devices
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Exit with code 4 unless models can run on this device: cpu, cuda or cuda:N

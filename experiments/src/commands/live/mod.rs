@@ -18,7 +18,7 @@ pub const EXAMPLES: &str = "Examples:
 pub struct LiveArgs {
     /// The experiment; its [live] table gives models and device
     pub file: PathBuf,
-    /// Replace or add a value of the experiment; may be a sweep
+    /// Replace or add a value of the experiment; the new value may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
     /// Device in place of the experiment's: cpu, or cuda:N
@@ -27,10 +27,10 @@ pub struct LiveArgs {
     /// Vector instructions of the CPU's kernels instead of the experiment's: plain, avx2 or avx-512
     #[arg(long, value_name = "LEVEL")]
     pub instructions: Option<Instructions>,
-    /// Folder for the results [default: results/<name>-<digest>]
+    /// Folder for the results [default: results/live-<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Replace the results the folder holds
+    /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
     /// How to print the comparison
@@ -39,7 +39,7 @@ pub struct LiveArgs {
     /// Write no figures
     #[arg(long)]
     pub no_figures: bool,
-    /// Show the autoregressive run that was added as the baseline
+    /// Also show the autoregressive run if it was only added as the baseline
     #[arg(long)]
     pub show_implied: bool,
 }

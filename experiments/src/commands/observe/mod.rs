@@ -23,7 +23,7 @@ pub struct ObserveArgs {
     pub url: String,
     /// The experiment: its workload is sent, its policy is the one that the server runs
     pub file: PathBuf,
-    /// Replace or add a value of the experiment; may be a sweep
+    /// Replace or add a value of the experiment; the new value may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
     /// The server's log file, from which the times of its steps are read
@@ -38,10 +38,10 @@ pub struct ObserveArgs {
     /// Folder for the results [default: results/observed-<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Continue the runs that the folder holds
+    /// Continue the unfinished runs in the output folder
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Replace the results the folder holds
+    /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
     /// How to print the comparison

@@ -35,7 +35,7 @@ pub struct ProfileArgs {
     /// Threads of the CPU [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that it has]
+    /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that the CPU has]
     #[arg(long, value_name = "LEVEL")]
     pub instructions: Option<Instructions>,
     /// File for the profile
@@ -56,7 +56,7 @@ pub struct ProfileArgs {
     /// FILE-residuals.svg)
     #[arg(long)]
     pub plot: bool,
-    /// Replace a finished profile of that name
+    /// Replace the finished profile in the output file
     #[arg(long)]
     pub overwrite: bool,
     /// How to print what was found

@@ -39,13 +39,13 @@ pub struct ProfileAcceptanceArgs {
     /// Threads of the CPU [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that it has]
+    /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that the CPU has]
     #[arg(long, value_name = "LEVEL")]
     pub instructions: Option<Instructions>,
     /// Prompts for the target: `families` (made by `foretoken traces text`), or a file with one JSON object per line
     #[arg(long, value_name = "families|FILE.jsonl", default_value = "families")]
     pub prompts: String,
-    /// Prompts of each family [default: 32], or lines of the file [default: all]
+    /// Number of prompts of each family, a kind of text [default: 32], or of lines read from the file [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub n: Option<u64>,
     /// Bytes of each `families` prompt, filled up with solved examples [default: only the question]
@@ -69,7 +69,7 @@ pub struct ProfileAcceptanceArgs {
     /// File for the truth table
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Replace a table of that name
+    /// Replace the truth table in the output file
     #[arg(long)]
     pub overwrite: bool,
     /// How to print the summary

@@ -44,16 +44,16 @@ pub struct ValidateArgs {
     /// Predict with this profile instead of the experiment's or a newly measured one
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,
-    /// Compare damaged recordings up to the damage; the verdict then says that it is partial
+    /// Compare damaged recordings up to the damage; the output then says that the comparison is partial
     #[arg(long)]
     pub intact: bool,
     /// Folder for the results [default: results/validate-<name>-<digest>, or DIR]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Replace the results the folder holds
+    /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
-    /// How to print what was found
+    /// How to print the comparison
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }

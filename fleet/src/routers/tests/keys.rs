@@ -1,4 +1,5 @@
-//! Every setting of every router acts: with another value, a router decides otherwise in at least one of 3,000 states.
+//! Tests that every setting of every router has an effect: with another value of the setting, the router chooses
+//! another replica in at least one of 3,000 states.
 
 use super::states::{REPLICAS, SEED, State};
 use super::*;
@@ -19,8 +20,9 @@ const CHANGED: &str = r#"{
     "clairvoyant": { "prompt_weight": 5.0 }
 }"#;
 
-/// The replica that a router chooses in each of 3,000 states. Requests get their first token 3 states later and end 9
-/// or 10 states later. Few requests are in flight in some states and many in others, so that every limit is reached.
+/// The replica that a router chooses in each of 3,000 states. One request is sent in each state. It gets its first
+/// token 3 states later. The requests of odd states end 9 states later, the others never end. Few requests are in
+/// flight in some states and many in others, so that every limit is reached.
 fn decisions(router: &RouterSpec) -> Vec<usize> {
     let steps: Vec<u32> = (0..3000).map(|i| 1 + (i * 37 % 200)).collect();
     let mut ours = router.build(&context(REPLICAS, SEED, &steps));

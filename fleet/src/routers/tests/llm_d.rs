@@ -48,8 +48,8 @@ fn llm_d_default() {
     });
 }
 
-/// On random headrooms, our scores and the scores of `sloheadroomtier/plugin.go` and `latency/plugin.go` are highest
-/// for the same replicas.
+/// On random headrooms (bound minus predicted latency), the highest score goes to the same replicas in our scores and
+/// in the scores of llm-d's `sloheadroomtier/plugin.go` and `latency/plugin.go`.
 #[test]
 fn llm_d_slo() {
     use crate::routers::llm_d_slo::{Headroom, Headrooms, scores};

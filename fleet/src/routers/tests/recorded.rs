@@ -85,8 +85,8 @@ fn prefix_hash_bounds_load_as_smg() {
     assert!(bounds > 500, "the bound acts in {bounds} states");
 }
 
-/// In each state the workers with the least cost by our formula are the ones that Dynamo's crate recorded. The fixture
-/// has them as the bits of one number per state.
+/// In each state, the workers with the least cost by our formula are the workers with the least cost by Dynamo's crate.
+/// The fixture has for each state a number whose bit n says whether worker n is one of them.
 #[test]
 fn dynamo_costs_are_least_where_its_crate_says() {
     let theirs = decisions("dynamo-kv");

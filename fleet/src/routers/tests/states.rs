@@ -34,8 +34,8 @@ pub struct Load {
 }
 
 impl State {
-    /// State number `index`. Half of the states have few requests in flight and equal reports, so that ties are common.
-    /// Replica r begins to report at state 300 · r.
+    /// Makes the random state with the number `index`. Half of the states have few requests in flight and equal
+    /// reports, so that ties are common. Replica r reports its load only from state 300 · r on.
     pub fn of(index: u64) -> State {
         let luck = Luck::new(36, Stream::Arrivals, index);
         let draw = |which: u64, below: u64| luck.bits(which) % below;
@@ -91,8 +91,8 @@ pub struct KvWorker {
 }
 
 impl KvState {
-    /// State number `index`. Half of the states have default settings and small numbers of blocks, so that ties are
-    /// common.
+    /// Makes the random state with the number `index`. Half of the states have default settings and small numbers of
+    /// blocks, so that ties are common.
     pub fn of(index: u64) -> KvState {
         let luck = Luck::new(37, Stream::Arrivals, index);
         let draw = |which: u64, below: u64| luck.bits(which) % below;

@@ -27,7 +27,8 @@ fn classify(output: f64) -> &'static str {
 }
 
 impl Second {
-    /// The number of replicas that the Go program wants at `now_s`, a whole number of seconds. `pending` replicas boot.
+    /// The number of replicas that llm-d's Go program wants at `now_s`, a whole number of seconds. `pending` is the
+    /// number of replicas that boot.
     fn replicas(&mut self, now_s: u64, loads: &[Option<Load>], pending: u32, traffic: Traffic) -> Option<u32> {
         let old = self.traffic.iter().rev().find(|(at, _)| *at + 300 <= now_s).map_or(Traffic::default(), |t| t.1);
         self.traffic.push((now_s, traffic));

@@ -97,8 +97,8 @@ fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
 
 #[test]
 fn kinds_of_reach_are_summed_once() {
-    // The attention work has one entry for each of three kinds of reach, however many layers have it: a window, all
-    // compressed entries, and chosen compressed entries.
+    // Layers whose tokens attend to the same kind of tokens form one entry of the attention work. DeepSeek-V4-Pro has
+    // three entries: for windows, for all compressed entries, and for chosen compressed entries.
     let reach = |a: &AttentionWork| (a.window, a.by_token);
     let kinds: Vec<_> = entry("deepseek-v4-pro").unwrap().shape.work().attention.iter().map(reach).collect();
     assert_eq!(kinds, [(Some(128.0), false), (None, false), (Some(4096.0), true)]);
@@ -163,7 +163,7 @@ fn faults_are_named() {
         let said = fault(&with(file(ratios), changes));
         assert!(said.contains(wanted), "{said}, not {wanted}");
     }
-    // A file whose layers have no indexer needs no keys for one.
+    // A file whose layers have no indexer needs no keys for an indexer.
     shape(&with(file(json!([0, 128, 128])), json!({ "index_topk": null, "index_n_heads": null })));
 }
 

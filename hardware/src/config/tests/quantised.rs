@@ -95,7 +95,8 @@ fn modules_may_have_algorithms_of_their_own() {
     };
     let wanted = Bits { dense_activations: Some(8.0), ..of(8.0, Some(8.25), 4.5) };
     assert_eq!(bits(&table("modelopt", &modules)), wanted);
-    // `quantized_layers` lists only the experts, so the other parts are not quantised.
+    // With the method `modelopt`, parts that `quantized_layers` does not list keep 16 bits. With `fp8` they have 8
+    // bits.
     let experts = json!({ "layers.0.ffn.experts": { "quant_algo": "NVFP4" } });
     assert_eq!(bits(&table("modelopt", &experts)), of(16.0, None, 4.5));
     assert_eq!(bits(&table("fp8", &experts)), of(8.0, None, 4.5));

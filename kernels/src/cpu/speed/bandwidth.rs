@@ -1,5 +1,5 @@
-//! Measures how many bytes per second a core moves to and from an array. The array's size decides which cache holds it,
-//! or that it is in memory.
+//! Measures how many bytes per second a core moves to and from an array. The size of the array decides whether a cache
+//! holds it, and which cache, or whether it is in memory.
 
 use super::tries::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
@@ -12,10 +12,11 @@ use std::hint::black_box;
 pub struct Bandwidth {
     /// Bandwidth of reading the array, bytes per second.
     pub read: f64,
-    /// Bandwidth of copying one half of the array to the other, bytes per second; read and written bytes both count.
+    /// Bandwidth of copying one half of the array to the other half, bytes per second; the bytes read and the bytes
+    /// written both count.
     pub copy: f64,
     /// Bandwidth of the triad `a = b + factor · c`, where `a`, `b` and `c` are thirds of the array, bytes per second;
-    /// all bytes count.
+    /// the bytes of all three count.
     pub triad: f64,
 }
 
@@ -31,8 +32,8 @@ impl Bandwidth {
 pub fn bandwidth(level: Level, bytes: usize, tries: u32) -> Bandwidth {
     let groups = (bytes / (LANES * size_of::<f32>())).max(24);
     let mut numbers = Pages::<f32>::zeros(groups * LANES);
-    // All pages are written first. Before that, the system maps every page to the same page of zeros, which would stay
-    // in the cache.
+    // All pages of the array are written first. Before a page is written, the system maps it to one shared page of
+    // zeros, which would stay in the cache.
     numbers.fill(1.0);
     let (groups, _) = numbers.as_chunks_mut();
     let each = |parts: usize, groups: &mut [[f32; LANES]], run: &mut dyn FnMut(&mut [[f32; LANES]])| {

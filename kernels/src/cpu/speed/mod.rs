@@ -1,4 +1,4 @@
-//! Measures how fast this processor is. Benches compare the speed of kernels with these numbers.
+//! Measures how fast this processor is. Benches compare the speed of the CPU device's kernels with these measurements.
 //!
 //! Every result is the best of several tries of some hundred microseconds each. The best try counts, because another
 //! process can make a try slower but never faster.
@@ -22,18 +22,18 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
-    /// The vector instructions of the measurement: one of [`Level::KEYS`].
+    /// The level of vector instructions with which the speed was measured: one of [`Level::KEYS`].
     pub instructions: String,
     /// Clock frequency in cycles per second; absent where [`clock()`] cannot measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_hz: Option<f64>,
-    /// f32 floating-point operations per second; a multiply-add counts as two.
+    /// Arithmetic rate in f32 floating-point operations per second; a multiply-add counts as two operations.
     pub flops: f64,
-    /// Bandwidth in bytes per second: to each cache, the nearest first, then to memory.
+    /// Bandwidths in bytes per second: to each cache, the nearest cache first, then to memory.
     pub bytes_per_s: Vec<f64>,
 }
 
-/// Bytes of the array for the measurement of memory bandwidth if the sizes of the caches are not known. If they are
+/// Bytes of the array with which memory bandwidth is measured if the sizes of the caches are not known. If they are
 /// known, the array has four times the size of the largest cache, but at least half and at most twice this number.
 const BEYOND: usize = 128 << 20;
 
@@ -53,8 +53,8 @@ impl Speed {
         }
     }
 
-    /// A sentence part to print: this speed in multiples of the reference processor's multiply-adds and memory
-    /// bandwidth.
+    /// Returns a part of a sentence that the program prints: this speed in multiples of the reference processor's
+    /// multiply-add rate and memory bandwidth.
     pub fn compared(&self) -> String {
         let (name, reference) = Speed::reference();
         let memory = |speed: &Speed| speed.bytes_per_s.last().copied().unwrap_or(f64::NAN);
@@ -96,8 +96,8 @@ impl fmt::Display for Speed {
 mod tests {
     use super::*;
 
-    /// Checks only orders of magnitude, because tests run unoptimised and on busy machines. The benches check the exact
-    /// values.
+    /// The test checks only orders of magnitude, because tests run unoptimised and on busy machines. The benches check
+    /// exact values.
     #[test]
     fn every_level_has_a_speed() {
         for level in Level::all() {

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// A try must take at least this time. The number of turns in a try is raised until it does.
+/// A try must take at least this time. The number of turns (repeats of the timed work) in a try is raised until the try
+/// takes this time.
 const TRY: Duration = Duration::from_micros(300);
 
-/// Seconds per turn in the fastest of `tries` tries. `run(turns)` must repeat the timed work `turns` times.
+/// Returns the seconds per turn of the fastest of `tries` tries. `run(turns)` must repeat the timed work `turns` times.
 pub(super) fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
     let mut turns = 1;
     // Raises the number of turns of the timed work until a try takes long enough to be timed.

@@ -1,42 +1,48 @@
 // Paged attention for requests with different numbers of queries. A query attends to a prefix of its context and to a
-// set of new tokens after the prefix (a path of a tree).
+// set of new tokens after the prefix (a path of a draft tree).
 //
 // A query is a (token, head) pair. The queries of one key-value head are numbered token by token, and 16 of them are a
 // tile of the matrix units. KV blocks have 16 tokens; the key or value of a token is a row of `DIM` numbers.
 //
-// A lane reads 16 bytes at a time, 8 neighbouring dimensions of a key or of a value, and passes them to the matrix
-// units without transposition. For keys this works because a score is a sum over dimensions, whose order is free as
-// long as queries use the same order. For values the 8 dimensions become 8 different columns of the output.
+// A lane (thread of a warp) reads 16 bytes at a time, which are 8 neighbouring dimensions of a key or of a value, and
+// passes them to the matrix units without transposition. For keys this works because a score is a sum over dimensions,
+// and the order of this sum is free as long as the queries use the same order. For values the 8 dimensions become 8
+// different columns of the output.
 
 #define TILE 16
 #define WARPS 4
 #define LOG2_E 1.4426950408889634f
 
-// Distances between rows in shared memory, in numbers, with which the lanes' reads hit different banks.
+// Distances between two rows of keys and between two rows of values in shared memory, in bf16 numbers. With these
+// distances the reads of a warp's lanes hit different memory banks.
 #define KEY_STRIDE(dim) (dim + 32)
 #define VALUE_STRIDE(dim) (dim + 8)
 
-// The tokens that a query attends to. A lane has two queries, g and g + 8 of the tile.
+// The tokens that one query attends to. Each lane works for two queries of the tile: query g and query g + 8.
 struct Sight {
     u32 prefix;
-    // Bit mask of the tokens after the prefix: `bits` bits from word `bits_at` on. A set bit is a visible token.
+    // Bit mask of the tokens after the prefix: the mask has `bits` bits and begins at word `bits_at` of the list
+    // `words`. The query attends to a token whose bit is set.
     u32 bits_at, bits;
 };
 
 template <int DIM> struct Queries {
-    // The queries as pairs of bf16: [32 dimensions][four pairs of query g, then four pairs of query g + 8].
+    // The lane's two queries as pairs of bf16. First index: a group of 32 dimensions. Second index: four pairs of query
+    // g, then four pairs of query g + 8.
     u32 pairs[DIM / 32][8];
     Sight sight[2];
-    // Weighted sums of values for the two queries (0, 1): dimension 64·h + 16·c + 8·e + u is out[h][u][2·query + e].
+    // Weighted sums of values for the lane's two queries, 0 and 1. Dimension 64·h + 16·c + 8·e + u of the output of
+    // query w is out[h][u][2·w + e].
     float out[DIM / 64][8][4];
     float largest[2], sum[2];
 };
 
 struct Tile {
-    // First row of the request, first query of the tile, number of queries in the tile.
+    // `row` is the first row of the request, `query` the first query of the tile, `queries` the number of queries in
+    // the tile.
     u32 row, query, queries;
-    // First word of the request's block table, number of tokens that any query may attend to, number of tokens that all
-    // queries attend to.
+    // `table` is the first word of the request's block table. No query of the tile attends to a token from `end` on.
+    // All queries of the tile attend to the first `all_see` tokens of the context.
     u32 table, end, all_see;
 };
 
@@ -56,7 +62,7 @@ DEVICE void begin(Queries<DIM>& q, const AttendArgs& a, const Tile& tile, u32 fi
         UNROLL for (int j = 0; j < DIM / 32; j++) {
             UNROLL for (int p = 0; p < 4; p++) {
                 u32 d = 32 * j + 8 * c + 2 * p;
-                // Heads have an even width and begin at even indices, so a pair is one aligned word.
+                // A head has an even width and begins at an even index, so a pair of bf16 is one aligned 32-bit word.
                 q.pairs[j][4 * which + p] = there && d < a.head_dim ? *(const u32*)(from + d) : 0;
             }
         }
@@ -77,8 +83,8 @@ DEVICE bool sees(const Sight& s, const u32* bits, u32 token) {
     return bit < s.bits && (bits[s.bits_at + bit / 32] >> (bit % 32) & 1);
 }
 
-// Adds the `8 * T` tokens from `token` on to the queries' running attention: computes their scores and adds their
-// weighted values. `keys` and `values` point to the rows of the first token in shared memory.
+// Adds the `8 * T` tokens from `token` on to the running attention of the lane's queries: computes the scores of these
+// tokens and adds their weighted values. `keys` and `values` point to the rows of token `token` in shared memory.
 template <int DIM, int T>
 DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token, const bf16* keys, const bf16* values,
                     u32 g, u32 c) {
@@ -98,7 +104,7 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
             }
         }
     }
-    // Four neighbouring lanes hold the scores of a query.
+    // Four neighbouring lanes together hold the scores of a query.
     float scale[2];
     UNROLL for (int w = 0; w < 2; w++) {
         float most = fmaxf(scores[0][2 * w], scores[0][2 * w + 1]);
@@ -106,7 +112,8 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 1));
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 2));
         most = fmaxf(most, q.largest[w]);
-        // A query without a visible token so far has no largest score. Its shift is 0, and all its exponentials are 0.
+        // A query that has not attended to any token yet has no largest score. Its shift is 0, and all its exponentials
+        // are 0.
         float shift = most == MINUS_INFINITY ? 0.0f : most * a.scale;
         scale[w] = power_of_2(q.largest[w] * a.scale - shift);
         q.largest[w] = most;
@@ -118,10 +125,12 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
                 sum += x;
             }
         }
-        // Each of the four lanes has a part of the sum. `add_up` adds the parts at the end; all have the same scale.
+        // Four lanes work on a query, and each has a part of the query's sum of exponentials. All four parts have the
+        // same scale; `add_up` adds them at the end.
         q.sum[w] = q.sum[w] * scale[w] + sum;
     }
-    // The outputs are rescaled only if a largest score changed, which is rare after the first few blocks.
+    // The outputs are rescaled only if the largest score of a query changed, which is rare after the first few KV
+    // blocks.
     if (__any_sync(EVERY_LANE, scale[0] != 1.0f || scale[1] != 1.0f)) {
         UNROLL for (int h = 0; h < DIM / 64; h++) {
             UNROLL for (int u = 0; u < 8; u++) {
@@ -134,7 +143,7 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
         const u32 weights[4] = {narrow2(even[0], even[1]), narrow2(even[2], even[3]), narrow2(odd[0], odd[1]),
                                 narrow2(odd[2], odd[3])};
         UNROLL for (int h = 0; h < DIM / 64; h++) {
-            // The values of tokens 2c, 2c + 1, 2c + 8, 2c + 9 of the 16.
+            // The values of four of the block's 16 tokens: tokens 2c, 2c + 1, 2c + 8 and 2c + 9.
             u32 words[4][4];
             UNROLL for (int i = 0; i < 4; i++) {
                 u32 row = 16 * b + 2 * c + i % 2 + 8 * (i / 2);
@@ -151,7 +160,8 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
     }
 }
 
-// Adds the parts of the sums of exponentials that the four lanes of a query hold.
+// Four lanes work on a query, and each holds a part of the query's sum of exponentials. Adds these parts and gives the
+// sum to all four lanes.
 template <int DIM> DEVICE void add_up(Queries<DIM>& q) {
     UNROLL for (int w = 0; w < 2; w++) {
         q.sum[w] += __shfl_xor_sync(EVERY_LANE, q.sum[w], 1);
@@ -167,10 +177,11 @@ DEVICE bf16* out_of(const AttendArgs& a, const Tile& tile, u32 query, u32 kv_hea
 
 #define STAGES 2
 
-// Split attention, for few queries and a long context: block of threads = tile (x), key-value head (y), stretch of the
-// context (z). The warps take the stretch's KV blocks in turn. Each warp has `STAGES` places for a KV block in shared
-// memory: it copies the next KV block while it computes with this one. The block of threads that ends last adds the
-// results of all stretches of the tile, in the order of the context.
+// Split attention, for few queries and a long context. A context is divided into parts of neighbouring tokens, the
+// stretches. A thread block handles one tile of queries (grid x), one key-value head (y) and one stretch (z). The warps
+// take the KV blocks of the stretch in turn. Each warp has `STAGES` places for a KV block in shared memory: it copies
+// the next KV block while it computes with the present one. The thread block of a tile that ends last adds the results
+// of all stretches of the tile, in the order of the context.
 template <int DIM> DEVICE void split(const AttendArgs& a) {
     let_next_start();
     wait_for_inputs();
@@ -178,17 +189,18 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
     Tile tile = tile_of(a, blockIdx.x);
     u32 kv_head = blockIdx.y;
-    // The length of a tile's stretches depends only on the tile's context and on the grid's z dimension.
+    // The length of a tile's stretches (parts of the context) depends only on the length of the tile's context and on
+    // the grid's z dimension.
     u32 length = (tile.end + gridDim.z - 1) / gridDim.z;
     length = length < a.stretch ? a.stretch : (length + 63) / 64 * 64;
     u32 stretches = (tile.end + length - 1) / length;
-    // Padding tiles have no queries.
+    // A padding tile has no queries, so its thread blocks have nothing to do.
     if (tile.queries == 0 || blockIdx.z >= stretches) return;
     u32 begins = blockIdx.z * length, ends = begins + length < tile.end ? begins + length : tile.end;
     const u32 values_at = 16 * KEY_STRIDE(DIM), place_size = values_at + 16 * VALUE_STRIDE(DIM);
     bf16* places = (bf16*)memory + warp * STAGES * place_size;
     const u32* table = a.words + tile.table;
-    // The number of the KV block that `fetch` copies next is read one turn before it is needed.
+    // The number of the KV block that `fetch` copies next is read from the block table one turn before it is needed.
     u32 fetched = begins + 16 * warp, turn = 0;
     u32 kv_block = fetched < ends ? table[fetched / 16] : 0;
     auto fetch = [&]() {
@@ -212,7 +224,8 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
     u32 here = 0;
     for (u32 token = begins + 16 * warp; token < ends; token += 16 * WARPS) {
         copies_arrived<STAGES - 2>();
-        // All lanes' copies have arrived, and all lanes are done with the place that `fetch` overwrites.
+        // After this barrier, the copies of all lanes of the warp have arrived, and no lane reads the place that
+        // `fetch` overwrites.
         __syncwarp();
         fetch();
         const bf16* keys = places + here % STAGES * place_size;
@@ -220,7 +233,7 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
         here++;
     }
     add_up(q);
-    // The warps' outputs take the memory of the KV blocks, which no warp reads after this barrier.
+    // The outputs of the warps take the shared memory of the KV blocks, which no warp reads after this barrier.
     __syncthreads();
     SHARED float largest[WARPS][TILE], sums[WARPS][TILE];
     SHARED bool last;
@@ -239,7 +252,7 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
         }
     }
     __syncthreads();
-    // Adds the warps' results in the order of the warps.
+    // Adds the results of the four warps, in the order of the warps.
     u32 place = (blockIdx.x * a.kv_heads + kv_head) * gridDim.z;
     for (u32 i = threadIdx.x; i < tile.queries * DIM; i += blockDim.x) {
         u32 query = i / DIM, d = i % DIM;
@@ -269,13 +282,14 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
     if (threadIdx.x == 0) {
         u32* done = a.done + blockIdx.x * a.kv_heads + kv_head;
         last = atomicAdd(done, 1u) == stretches - 1;
-        // The count is 0 again for the next launch.
+        // The last thread block resets the count of finished stretches to 0 for the next launch.
         if (last) *done = 0;
     }
     __syncthreads();
     if (!last) return;
     __threadfence();
-    // Adds the stretches' results. All threads together first read the largest scores and the sums: [query][stretch].
+    // Adds the results of the tile's stretches (parts of the context). All threads together first read the largest
+    // scores and the sums of exponentials; both arrays have the layout [query][stretch].
     float* stretch_largest = (float*)memory;
     float* stretch_sums = stretch_largest + tile.queries * stretches;
     const float* parts = a.parts + (u64)place * TILE * (DIM + 2);
@@ -303,9 +317,9 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
 
 #define CHUNK 64
 
-// Tiled attention, for many queries: block of threads = tile of 64 queries (x), key-value head (y). Each warp has 16
-// queries. All warps read the same keys and values from shared memory, 64 tokens at a time, while the next 64 tokens
-// are being copied.
+// Tiled attention, for many queries. A thread block handles one tile of 64 queries (grid x) and one key-value head (y).
+// Each warp has 16 queries. All warps read the same keys and values from shared memory, 64 tokens at a time, while the
+// next 64 tokens are being copied.
 template <int DIM> DEVICE void tile(const AttendArgs& a) {
     let_next_start();
     wait_for_inputs();
@@ -318,7 +332,7 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
     u32 kv_head = blockIdx.y;
     Queries<DIM> q;
     begin(q, a, tile, TILE * warp, kv_head, g, c);
-    // One more than the last token that a query of this warp may attend to.
+    // One more than the largest context index to which a query of this warp may attend.
     u32 end = 0;
     UNROLL for (int w = 0; w < 2; w++) {
         u32 sees = q.sight[w].prefix + q.sight[w].bits;
@@ -329,7 +343,8 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
         end = end < other ? other : end;
     }
     const u32* table = a.words + tile.table;
-    // The numbers of the KV blocks that `fetch` copies next are read one chunk before they are needed.
+    // The numbers of the KV blocks that `fetch` copies next are read from the block table one chunk (64 tokens) before
+    // they are needed.
     u32 kv_blocks[CHUNK / 16];
     auto read_table = [&](u32 chunk) {
         UNROLL for (int b = 0; b < CHUNK / 16; b++) {
@@ -342,7 +357,8 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
         u32 t = threadIdx.x / parts, column = 8 * (threadIdx.x % parts);
         UNROLL for (int n = 0; n < CHUNK / rows; n++) {
             u32 row = rows * n + t, block = rows * n / 16;
-            // Copies only KV blocks with a token that the tile may attend to, but these completely.
+            // Only KV blocks with a token before `tile.end` are copied, and these blocks completely: no query of the
+            // tile attends to tokens from `tile.end` on.
             if (CHUNK * chunk + 16 * block >= tile.end) break;
             u64 from = (((u64)kv_blocks[block] * a.kv_heads + kv_head) * 16 + row % 16) * DIM + column;
             u32 place = chunk % 2 * CHUNK + row;
@@ -366,14 +382,16 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
         for (u32 token = CHUNK * chunk; token < CHUNK * (chunk + 1) && token < end; token += 32) {
             u32 place = token % (2 * CHUNK);
             const bf16 *k = keys + place * KEY_STRIDE(DIM), *v = values + place * VALUE_STRIDE(DIM);
-            // The second KV block of the 32 tokens may not have been copied.
+            // The 32 tokens are in two KV blocks. The second block may not have been copied, if all its tokens are from
+            // `end` on.
             if (token + 16 < end) {
                 take_in<DIM, 4>(q, a, tile.all_see, token, k, v, g, c);
             } else {
                 take_in<DIM, 2>(q, a, tile.all_see, token, k, v, g, c);
             }
         }
-        // All warps must be done with this chunk: the copy of the chunk after the next one overwrites it.
+        // All warps must be done with this chunk (64 tokens), because the copy of the chunk after the next one
+        // overwrites its memory.
         __syncthreads();
     }
     add_up(q);

@@ -1,7 +1,8 @@
-// Probabilities and choices over the vocabulary. Unless a kernel says otherwise, one block per row; rows begin at
-// multiples of 16 bytes.
+// Kernels that compute probabilities of, and choose from, the tokens of the vocabulary. Unless a kernel says otherwise,
+// one thread block handles one row of logits or probabilities. Rows begin at multiples of 16 bytes.
 
-// Calls f(token, number) for the thread's part of a row, four numbers at a time where possible.
+// Calls f(token, number) for each number of the row that belongs to this thread. The thread reads four numbers at a
+// time where possible.
 template <class F> DEVICE void each(const float* row, u32 width, F f) {
     for (u32 q = threadIdx.x; q < width / 4; q += blockDim.x) {
         Floats v = ((const Floats*)row)[q];
@@ -14,7 +15,7 @@ template <class F> DEVICE void each(const float* row, u32 width, F f) {
     if (last < width) f(last, row[last]);
 }
 
-// out = softmax(logits / temperature).
+// Computes out = softmax(logits / temperature) for each row.
 KERNEL THREADS(1024) softmax(const SoftmaxArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -32,11 +33,11 @@ KERNEL THREADS(1024) softmax(const SoftmaxArgs a) {
         sum += e;
     });
     float scale = 1.0f / block_sum(sum, scratch);
-    // Each thread reads only numbers that it wrote, so no synchronisation is needed.
+    // Each thread reads only numbers of `out` that it wrote itself, so no synchronisation is needed.
     each(out, a.width, [&](u32 t, float e) { out[t] = e * scale; });
 }
 
-// The k most likely tokens, in falling order, and their probabilities.
+// Writes the k most likely tokens of each row, the most likely first, and their probabilities.
 KERNEL THREADS(1024) top_k(const TopKArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -58,7 +59,8 @@ KERNEL THREADS(1024) top_k(const TopKArgs a) {
             a.probabilities[blockIdx.x * a.k + n] = expf(best.logit - largest) / sum;
         }
         if (n + 1 == a.k) return;
-        // Finds the best of the tokens that come after the last found token in the falling order.
+        // The next token is the best of the tokens that come after `last` (the token found before) in falling order of
+        // logits.
         Best last = best;
         best = Best{MINUS_INFINITY, 0xffffffffu};
         each(logits, a.width, [&](u32 t, float logit) {
@@ -70,16 +72,18 @@ KERNEL THREADS(1024) top_k(const TopKArgs a) {
     }
 }
 
-// The weight of token t in sampling: p, or with a draft's q max(0, p − q).
+// The weight with which token t is drawn. `p` has the target's probabilities, `q` the draft model's. The weight is p(t)
+// if `q` is null, else max(0, p(t) − q(t)).
 DEVICE double weight(const float* p, const float* q, u32 t) {
     double w = q ? (double)p[t] - (double)q[t] : (double)p[t];
     return w > 0.0 ? w : 0.0;
 }
 
-// Rejection sampling over chains (see the host's `accept::reject`), one block per chain. `units` has 2·(n + 1) uniforms
-// for a chain of n tokens: for each token one that decides whether it is accepted and one for its replacement, then an
-// unused one and one for the token after the last. Results: the number of accepted tokens, the next token, and the
-// target's probability of the next token.
+// Rejection sampling over chains of draft tokens (see the host's `accept::reject`); a thread block handles one chain.
+// For a chain of n tokens, `units` has 2·(n + 1) uniform random numbers: two for each token, of which the first decides
+// whether the token is accepted and the second draws its replacement; then an unused number, and a number that draws
+// the token after the chain. The results per chain are the number of accepted tokens, the next token, and the target's
+// probability of the next token.
 KERNEL THREADS(512) reject(const RejectArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -101,8 +105,8 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
     __syncthreads();
     const float* p = a.target + (u64)(target + kept) * a.target_stride;
     const float* q = kept < count ? a.draft + (u64)(draft + kept) * a.draft_stride : nullptr;
-    // Each thread sums the weights of a range of tokens. Thread 0 then finds the range in which the draw falls, and the
-    // token in the range.
+    // Each thread sums the weights of a range of `stretch` tokens. Thread 0 then finds the range in which the draw
+    // falls, and the token in this range.
     u32 stretch = (a.width + blockDim.x - 1) / blockDim.x;
     u32 begin = threadIdx.x * stretch, end = begin + stretch < a.width ? begin + stretch : a.width;
     double sum = 0.0;
@@ -113,7 +117,8 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
         double total = 0.0;
         for (u32 s = 0; s < blockDim.x; s++) total += sums[s];
         double rest = units[2 * kept + 1] * total;
-        // If rounding leaves `rest` beyond the last range, the last range with a positive weight is taken.
+        // Because of rounding, `rest` may lie beyond the last range. Then the last range with a positive weight is
+        // taken.
         u32 at = 0;
         double left = rest;
         for (u32 s = 0; s < blockDim.x; s++) {
@@ -140,8 +145,9 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
     }
 }
 
-// For pairs of rows p of the target and q of the draft: the sum of p·ln(p / q) over the vocabulary; without a draft, of
-// −p·ln(p). One block per pair.
+// Computes a number for each pair of rows: p of the target's and q of the draft model's probabilities. The number is
+// the divergence, the sum of p·ln(p / q) over the vocabulary. Without a draft model it is the entropy, the sum of
+// −p·ln(p). A thread block handles one pair.
 KERNEL THREADS(512) divergence(const DivergenceArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -151,7 +157,7 @@ KERNEL THREADS(512) divergence(const DivergenceArgs a) {
     double sum = 0.0;
     for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
         double x = p[t];
-        // A draft probability of 0 counts as the smallest normal f32.
+        // If the draft model's probability of a token is 0, the smallest normal f32 takes its place.
         if (x > 0.0) sum += q ? x * log(x / (double)fmaxf(q[t], 1.17549435e-38f)) : -x * log(x);
     }
     sums[threadIdx.x] = sum;

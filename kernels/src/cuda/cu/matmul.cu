@@ -1,35 +1,37 @@
 // Matrix products with at most 8 rows. Their time is the time to read the weights: every weight is read once, so 8 rows
-// cost the same as one. cuBLASLt computes larger products.
+// take as long as one row. cuBLASLt computes products with more rows.
 //
-// A block reads 16 rows of weights. Its 8 warps take stretches of 32 inputs in turn, so that together they read 512
-// bytes of a weight row. A lane reads 8 neighbouring inputs at once; the matrix units' own order would be 2 + 2 of 16.
-// Sums over inputs may be made in any order, as long as weights and activations use the same order.
+// A thread block reads 16 rows of weights. Its 8 warps take groups of 32 inputs ("stretches") in turn, so that together
+// they read 512 bytes of a weight row. A lane reads 8 neighbouring inputs at once, although the matrix units expect
+// inputs 2c, 2c + 1, 2c + 8 and 2c + 9 of each 16 in lane c. This is correct because the sums over inputs may be made
+// in any order, as long as weights and activations use the same order.
 
 #define FEW_WARPS 8
-// Stretches of a warp that are being copied at the same time. The host knows the size (`FEW_MEMORY`).
+// Number of places in a warp's ring buffer: the number of stretches (groups of 32 inputs) that a warp copies at the
+// same time. The host's constant `FEW_MEMORY` depends on this number.
 #define FEW_RING 8
 
-// The warps' sums: [warp][row of activations][row of weights].
+// The sums of all warps, with the indices [warp][row of activations][row of weights].
 typedef float Parts[FEW_WARPS][8][16];
 
-// Computes the products of the rows with the block's 16 rows of weights. Lane 4 * g + c has weight rows `upper` and
-// `lower` as rows g and g + 8. Returns the warps' sums.
+// Computes the products of all rows of activations with the thread block's 16 rows of weights. Lane 4 * g + c reads the
+// weight rows `upper` and `lower`, as rows g and g + 8 of the 16. Returns the sums of each warp.
 //
-// Each lane copies its weights into a ring in shared memory and reads no other lane's weights, so the lanes need not
-// wait for each other. The ring holds more bytes in flight than registers could.
+// Each lane copies its weights into a ring buffer in shared memory and reads no other lane's weights, so the lanes need
+// not wait for each other. The ring holds more bytes in flight than registers could.
 DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
     let_next_start();
     DYNAMIC_SHARED(memory);
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
-    // [place in the ring][upper, lower][lane]
+    // The ring buffer of this warp, with the indices [place in the ring][0: upper row, 1: lower row][lane].
     Quad(*ring)[2][WARP] = (Quad(*)[2][WARP])memory + warp * FEW_RING;
     Parts& parts = *(Parts*)((Quad(*)[2][WARP])memory + FEW_WARPS * FEW_RING);
     const bf16* upper_row = a.weights + (u64)upper * a.weight_stride + 8 * c;
     const bf16* lower_row = a.weights + (u64)lower * a.weight_stride + 8 * c;
     bool there = g < a.rows;
     u32 stretches = (a.inputs + 31) / 32;
-    // Rows are padded with zeros to a multiple of 8 inputs, not of 32, so some lanes have no inputs in the last
-    // stretch.
+    // Rows are padded with zeros to a multiple of 8 inputs, not of 32. Some lanes therefore have no inputs in the last
+    // stretch (group of 32 inputs).
     auto inside = [&](u32 stretch) { return 32 * stretch + 8 * c < a.inputs; };
     auto fetch = [&](u32 stretch, u32 place) {
         if (inside(stretch)) {
@@ -71,14 +73,15 @@ DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
     return parts;
 }
 
-// Adds the warps' sums in the order of the warps.
+// Adds the sums of all warps for one row of activations and one row of weights, in the order of the warps.
 DEVICE float all_warps(const Parts& parts, u32 row, u32 weight_row) {
     float total = 0.0f;
     UNROLL for (int p = 0; p < FEW_WARPS; p++) total += parts[p][row][weight_row];
     return total;
 }
 
-// A block makes 16 outputs. Outputs beyond the last one are computed from the last output's weights and not written.
+// The matrix product of few rows. A thread block makes 16 outputs. The last block may have outputs beyond `a.outputs`:
+// it computes them from the last output's weights and does not write them.
 KERNEL THREADS(256) matmul_few(const FewArgs a) {
     u32 first = blockIdx.x * 16, g = threadIdx.x % WARP / 4, last = a.outputs - 1;
     const Parts& parts = few(a, first + g < last ? first + g : last, first + g + 8 < last ? first + g + 8 : last);
@@ -86,7 +89,7 @@ KERNEL THREADS(256) matmul_few(const FewArgs a) {
     if (row >= a.rows || first + output >= a.outputs) return;
     float total = all_warps(parts, row, output);
     u64 to = (u64)row * a.out_stride + first + output;
-    // The host's module `form` has these numbers: 0 writes bf16, 1 writes f32, 2 adds to f32.
+    // `form` has a value of the host's module `form`: 0 writes bf16, 1 writes f32, 2 adds to f32.
     if (a.form == 2) {
         ((float*)a.out)[to] += total;
     } else if (a.form == 1) {
@@ -96,8 +99,8 @@ KERNEL THREADS(256) matmul_few(const FewArgs a) {
     }
 }
 
-// silu(gate) * up for weights whose first `outputs` rows give the gates and whose next `outputs` rows give the ups. A
-// block makes 8 outputs.
+// Computes silu(gate) * up for few rows. The first `outputs` rows of the weights give the gates, and the next `outputs`
+// rows give the ups. A thread block makes 8 outputs.
 KERNEL THREADS(256) gated_few(const FewArgs a) {
     u32 first = blockIdx.x * 8, g = threadIdx.x % WARP / 4, last = a.outputs - 1;
     u32 gate = first + g < last ? first + g : last;
@@ -108,8 +111,8 @@ KERNEL THREADS(256) gated_few(const FewArgs a) {
     ((bf16*)a.out)[(u64)row * a.out_stride + first + output] = narrow(made);
 }
 
-// Queries, keys and values: what `rope_store` makes of the product. A block makes 8 pairs of dimensions (i and i +
-// half) of one head. Only for heads that are as wide as a row of KV.
+// Computes queries, keys and values for few rows: the matrix product and then the work of `rope_store`. A thread block
+// makes 8 pairs of dimensions (i and i + half) of one head. The head must be as wide as a row of KV.
 KERNEL THREADS(256) qkv_few(const QkvArgs a) {
     u32 half = a.head_dim / 2, head = blockIdx.x / (half / 8), first = blockIdx.x % (half / 8) * 8;
     u32 upper = head * a.head_dim + first + threadIdx.x % WARP / 4;

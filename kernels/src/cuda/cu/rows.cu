@@ -1,7 +1,7 @@
-// Operations on single rows. Rows begin at multiples of 16 bytes. Unless a kernel says otherwise, a block of threads
-// handles one part (x) of one row (y).
+// Operations on single rows of activations. Rows begin at multiples of 16 bytes. Unless a kernel says otherwise, a
+// thread block handles one part (grid x) of one row (grid y).
 
-// Writes the embeddings of tokens as f32.
+// Writes the embedding of each token to a row of `out`, as f32.
 KERNEL THREADS(256) embed(const EmbedArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -11,7 +11,7 @@ KERNEL THREADS(256) embed(const EmbedArgs a) {
     a.out[row * a.out_stride + i] = widen(a.table[(u64)a.tokens[row] * a.table_stride + i]);
 }
 
-// RMSNorm of rows of `x`; `delta`, if given, is first added to `x` in place. One block per row.
+// RMSNorm of the rows of `x`. If `delta` is given, it is first added to `x` in place. A thread block handles one row.
 KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -38,7 +38,7 @@ KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     }
     float scale = 1.0f / sqrtf(block_sum(squares, scratch) / (float)a.width + a.eps);
     bf16* out = a.out + row * a.out_stride;
-    // Each thread reads only numbers that it wrote, so no synchronisation is needed.
+    // Each thread reads only numbers of `x` that it wrote itself, so no synchronisation is needed.
     for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
         Floats v = ((Floats*)x)[q];
         Floats g = ((const Floats*)a.gains)[q];
@@ -48,7 +48,8 @@ KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     if (last < a.width) out[last] = narrow(x[last] * scale * a.gains[last]);
 }
 
-// RMSNorm of single heads of queries and keys, in place. One warp per head; block = row (y), heads (x).
+// RMSNorm of each head of queries and keys by its own mean square, in place. A warp handles one head; a thread block
+// handles some heads (grid x) of one row (grid y).
 KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -67,8 +68,8 @@ KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
     for (u32 i = lane; i < a.head_dim; i += WARP) x[i] = narrow(widen(x[i]) * scale * gains[i]);
 }
 
-// silu(gate) · up; a row of `gate_up` has all gates first. A thread makes eight numbers if the width is a multiple of
-// 8, otherwise one.
+// Computes silu(gate) · up. A row of `gate_up` has all gates first, then all ups. A thread makes eight outputs if the
+// width is a multiple of 8, otherwise one output.
 KERNEL THREADS(256) swiglu(const SwigluArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -108,7 +109,7 @@ KERNEL THREADS(256) scatter(const GatherArgs a) {
     for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
 }
 
-// Writes rows of f32 or bf16 as f32 without padding, for a download to the host.
+// Writes rows of f32 or bf16 to `out` as f32 without padding, so that the host can download them.
 KERNEL THREADS(256) unpack(const UnpackArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -118,7 +119,7 @@ KERNEL THREADS(256) unpack(const UnpackArgs a) {
     a.out[(u64)blockIdx.y * a.width + i] = a.wide ? ((const float*)a.input)[from] : widen(((const bf16*)a.input)[from]);
 }
 
-// Writes rows given as f32 without padding to padded rows of f32 or bf16.
+// Reads rows of f32 without padding and writes them as padded rows of f32 or bf16.
 KERNEL THREADS(256) pack(const PackArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -139,7 +140,8 @@ DEVICE u64 mixed(u64 z) {
     return z ^ (z >> 31);
 }
 
-// Draws random weights, with the hash of (base, position) and the roundings of the host (`Luck::unit` of crate sim).
+// Draws random weights. The kernel hashes (base, position) and rounds as the host does (`Luck::unit` of crate sim), so
+// host and device draw the same weights.
 KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -153,17 +155,19 @@ KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
 
 #define MOST_HALF 64
 
-// Turns two pairs (first, second) of bf16, the lower and the upper halves of the words, by their angles.
+// Rotates two pairs of numbers by their rotary angles. `first` and `second` are words of two bf16: the lower halves are
+// one pair (first, second), the upper halves are the other pair.
 DEVICE void turn(u32& first, u32& second, const float* sine, const float* cosine) {
     float a = low(first), b = low(second), c = high(first), d = high(second);
     first = narrow2(a * cosine[0] - b * sine[0], c * cosine[1] - d * sine[1]);
     second = narrow2(b * cosine[0] + a * sine[0], d * cosine[1] + c * sine[1]);
 }
 
-// Rotates queries and keys to their positions, and writes keys and values to their KV slots. A slot has a row of `dim`
-// numbers per key-value head; numbers beyond the head's width are zero. Dimension i is paired with dimension i +
-// head_dim / 2, as in Hugging Face. A thread has 8 neighbouring pairs of a head, or one if half a head is no
-// multiple of 8; block = part of the heads (x; all heads of queries, then of keys, then of values), row (y).
+// Rotates queries and keys by the rotary angles of their positions, and writes keys and values to their KV slots. A
+// slot has a row of `dim` numbers per key-value head; numbers beyond the head's width are zero. Dimension i is paired
+// with dimension i + head_dim / 2, as in Hugging Face. A thread handles 8 neighbouring pairs of a head, or one pair if
+// half a head is not a multiple of 8. A thread block handles a part of the heads (grid x: all heads of queries, then of
+// keys, then of values) of one row (grid y).
 KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -205,8 +209,8 @@ KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
     }
 }
 
-// Copies keys and values from slot to slot for each pair (from, to). Each thread copies the same 16 bytes of all pairs
-// one after the other, so the copies are made in the order of the pairs.
+// Copies keys and values from KV slot to KV slot, for each pair (from, to). A thread copies 16 bytes at the same place
+// of each slot, one pair after the other, so the copies are made in the order of the pairs.
 KERNEL THREADS(256) move_kv(const MoveKvArgs a) {
     let_next_start();
     wait_for_inputs();
@@ -214,7 +218,7 @@ KERNEL THREADS(256) move_kv(const MoveKvArgs a) {
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= per_token) return;
     u32 head = i / (a.dim / 8), part = i % (a.dim / 8);
-    // Each layer has a pool of keys, then a pool of values.
+    // Each layer has a pool of keys and then a pool of values; `blockIdx.y` counts these pools.
     bf16* pool = a.pools + (u64)blockIdx.y * a.pool_numbers;
     for (u32 m = 0; m < a.moves; m++) {
         u32 from = a.pairs[2 * m], to = a.pairs[2 * m + 1];

@@ -1,4 +1,5 @@
-// The types of the fields of kernels' arguments. Pointers are to device memory; `bf16` is the upper 16 bits of an f32.
+// The types of the fields in the kernels' structs of arguments. Pointers are to device memory; `bf16` is the upper 16
+// bits of an f32.
 typedef unsigned short bf16;
 typedef unsigned int u32;
 typedef unsigned long long u64;

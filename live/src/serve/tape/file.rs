@@ -59,7 +59,7 @@ impl TapeWriter {
         Ok(tape)
     }
 
-    /// Appends a step. After the call, all steps that ended more than a second before this one are on disk.
+    /// Appends a step. After the call, all steps that ended more than a second before the appended step are on disk.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -103,7 +103,7 @@ pub enum TapeError {
     /// The tape (the log of a live run) was written in another version of the format.
     #[error("the recording is of version `{}`, and this Foretoken reads 2", found.escape_ascii())]
     Version {
-        /// The version of the format in the file of the tape.
+        /// The version of the format in the file of the tape (the log of a live run).
         found: u8,
     },
     /// The tape (the log of a live run) ends within its head, the part before the first step.

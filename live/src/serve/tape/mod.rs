@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 pub struct Head {
     /// The label of the run's policy, under which results name it.
     pub policy: String,
-    /// True for the tape (the log) of a warm-up run. The tape of the run itself later replaces this file.
+    /// True for the tape (the log) of a warm-up run. The tape of the measured run later replaces the warm-up run's
+    /// file.
     pub warming_up: bool,
     /// The seed of the run's random draws.
     pub seed: u64,
@@ -38,7 +39,7 @@ pub struct Head {
     pub category: Vec<u16>,
     /// The engine's `max_model_len`: the most tokens of a request, prompt and output together.
     pub max_model_len: u32,
-    /// The TPOT bound that the policy saw, in seconds; infinite without one.
+    /// The TPOT bound that the policy saw, in seconds; infinite without a bound.
     pub slo_tpot_s: f64,
     /// Mean host time of a step in seconds, including the time for recording the step. It was measured in the warm-up
     /// run.
@@ -108,7 +109,7 @@ pub struct Tape {
     pub head: Head,
     /// The records of the run's steps, in order.
     pub steps: Vec<StepTrace>,
-    /// How the tape's file ends: complete, cut or damaged.
+    /// How the file of the tape (the log of a live run) ends: complete, cut or damaged.
     pub end: End,
 }
 
@@ -143,7 +144,7 @@ impl Tape {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }
 
-    /// Rebuilds the records of each request and each step of the run. It works without a tail too.
+    /// Rebuilds the records of each request and each step of the run. A tape without a tail can be rebuilt too.
     pub fn records(&self) -> Records {
         rebuild_records(&self.head, &self.steps, self.tail())
     }

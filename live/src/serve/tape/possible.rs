@@ -5,8 +5,8 @@ use super::{Head, Tail};
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_sim::live::{Round, StepTrace};
 
-/// Says what is impossible in the head of a tape (the log of a live run); `None` if all is possible. The text
-/// continues a sentence that begins with "frame 0".
+/// Says what is impossible in the head of a tape (the log of a live run), such as lists of different lengths. `None` if
+/// all is possible. The text continues a sentence that begins with "frame 0".
 pub fn wrong_head(head: &Head) -> Option<String> {
     let requests = head.arrival.len();
     let columns =
@@ -15,7 +15,8 @@ pub fn wrong_head(head: &Head) -> Option<String> {
     Some(format!("has {n} {what} for {requests} requests"))
 }
 
-/// Says what is impossible in a recorded step of a live run; `None` if all is possible.
+/// Says what is impossible in a recorded step of a live run, such as more accepted than verified draft tokens. `None`
+/// if all is possible.
 pub fn wrong_step(head: &Head, step: &StepTrace) -> Option<String> {
     let requests = step.rounds.iter().map(|r| r.request).chain(step.chunks.iter().map(|c| c.request));
     unknown_request(head, requests)

@@ -2,14 +2,14 @@
 
 use super::run::Acceptance;
 
-/// The acceptance: the mean number of accepted draft tokens of a request in a step. `tokens` is the mean number of
-/// tokens that a request gets in a step, with the target's own token.
+/// The acceptance as the mean number of accepted draft tokens of a request in a step, which is `tokens` − 1, but at
+/// least 0. `tokens` is the mean number of tokens that a request gets in a step, with the target's own token.
 pub(super) fn of_length(tokens: f64) -> Acceptance {
     Acceptance::Mean((tokens - 1.0).max(0.0))
 }
 
-/// The share of rounds (a request's draft tokens of one step) that accepted the draft token at each position.
-/// `rounds[n]` is the number of rounds that accepted n draft tokens. `None` if there was no round.
+/// For each draft position: the share of rounds (a request's draft tokens of one step) that accepted the draft token
+/// at this position. `rounds[n]` is the number of rounds that accepted n draft tokens. `None` if there was no round.
 pub(super) fn of_counts(rounds: &[u64]) -> Option<Acceptance> {
     let all: u64 = rounds.iter().sum();
     let at_least = |n: usize| rounds[n..].iter().sum::<u64>() as f64 / all as f64;

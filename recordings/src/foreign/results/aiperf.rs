@@ -1,9 +1,11 @@
-//! Results of NVIDIA's AIPerf (`profile_export_aiperf.json`): one JSON object, one load.
+//! Reads results of NVIDIA's AIPerf (`profile_export_aiperf.json`). A file is one JSON object with one run at one
+//! load.
 //!
 //! The format is that of AIPerf 0.13.0, `aiperf/common/models/export_models.py` (schema 1.4). Each metric states its
-//! unit; times are in milliseconds. `inter_token_latency` is the time after the first token, divided by the tokens
-//! after the first. The load is that of the phase of kind `profiling`. If the server reports acceptance with its
-//! answers, the file has a histogram of rounds (a request's draft tokens of one step) by accepted draft tokens.
+//! unit; times are in milliseconds. `inter_token_latency` is TPOT: the time after the first token, divided by the
+//! number of tokens after the first. The load is the load of the phase whose kind is `profiling`. If the server
+//! reports acceptance with its answers, the file has a histogram of rounds (a request's draft tokens of one step) by
+//! accepted draft tokens.
 
 use super::acceptance;
 use super::metric::Metrics;
@@ -47,8 +49,8 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Run>, Unread> {
     let profiling = raw.input_config.phases.iter().find(|phase| phase.kind == "profiling");
     let mut run = metrics.run(&place, |place| load(place, profiling), HINT)?;
     if let Some(counts) = raw.pooled_spec_decode_acceptance_histogram {
-        // A request has at most a few dozen draft tokens in a step, so a larger key of the histogram is no count of
-        // accepted draft tokens.
+        // A request has at most a few dozen draft tokens in a step. So only keys of the histogram up to 1024 are
+        // read; a larger key cannot be a number of accepted draft tokens.
         let most = counts.keys().next_back().copied().unwrap_or(0).min(1024);
         let rounds: Vec<u64> = (0..=most).map(|n| counts.get(&n).copied().unwrap_or(0)).collect();
         run.accepted = acceptance::of_counts(&rounds);
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     /// A file that AIPerf 0.13.0 wrote for a run against `foretoken serve` with draft length 3, by 4 clients. Other
-    /// metrics are cut.
+    /// metrics were removed from the file.
     const RECORDED: &str = include_str!("../../../fixtures/results/aiperf-0.13.0-k3.json");
     /// A made-up results file in the format of the load generator AIPerf 0.13.0.
     const MADE: &str = r#"{"aiperf_version": "0.13.0", "request_count": {"unit": "requests", "avg": 20.0},

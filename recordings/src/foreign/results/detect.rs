@@ -44,8 +44,9 @@ impl ResultFormat {
         }
     }
 
-    /// Keys that the first JSON object of every file of this format has. A format that comes later in
-    /// [`ResultFormat::ALL`] may have the keys of an earlier one only if it is the same format.
+    /// Keys that the first JSON object of every file of this format has. The function `detect` takes the first format
+    /// in [`ResultFormat::ALL`] whose keys are all there. So a file of a format must not have all keys of a format
+    /// that comes earlier in this list.
     fn keys(self) -> &'static [&'static str] {
         match self {
             ResultFormat::Vllm => &["tokenizer_id", "request_rate", "completed"],
@@ -57,7 +58,7 @@ impl ResultFormat {
     }
 }
 
-/// The load generator's format of a file with these bytes, or `None` if no load generator that is known here wrote it.
+/// The load generator's format of a file with the content `bytes`. `None` if no known load generator wrote the file.
 pub fn detect(bytes: &[u8]) -> Option<ResultFormat> {
     let text = python::constants(std::str::from_utf8(bytes).ok()?);
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<BTreeMap<String, IgnoredAny>>();
@@ -65,10 +66,10 @@ pub fn detect(bytes: &[u8]) -> Option<ResultFormat> {
     ResultFormat::ALL.into_iter().find(|format| format.keys().iter().all(|key| keys.contains_key(*key)))
 }
 
-/// Reads the runs from the results file of a load generator with these bytes; errors call the file `path`.
+/// Reads the runs from a load generator's results file with the content `bytes`. `path` is the file's name in errors.
 ///
 /// # Errors
-/// The file has no known format or is damaged, a run lacks something that is needed, or no request of it succeeded.
+/// The file has no known format or is damaged, a run lacks a needed value, or no request of a run succeeded.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<(ResultFormat, Vec<Run>), Unread> {
     file::utf8(path, bytes)?;
     let Some(format) = detect(bytes) else {

@@ -1,8 +1,9 @@
-//! Results of NVIDIA's GenAI-Perf (`profile_export_genai_perf.json`): one JSON object, one load.
+//! Reads results of NVIDIA's GenAI-Perf (`profile_export_genai_perf.json`). A file is one JSON object with one run at
+//! one load.
 //!
 //! The format is that of GenAI-Perf 0.0.16, `genai_perf/export_data/json_exporter.py`. Each metric states its unit;
-//! times are in milliseconds. `inter_token_latency` is the time after the first token, divided by the tokens after the
-//! first. Failed requests are not counted.
+//! times are in milliseconds. `inter_token_latency` is TPOT: the time after the first token, divided by the number of
+//! tokens after the first. The file does not count failed requests.
 
 use super::metric::Metrics;
 use super::run::Run;
@@ -51,8 +52,8 @@ mod tests {
     use super::super::run::Load;
     use super::super::testing::{only, why};
 
-    /// A file that the exporter of GenAI-Perf 0.0.16 wrote from four made-up requests. The tool itself was not run: its
-    /// load generator, perf_analyzer, is not in its package. A part of `input_config` is cut.
+    /// A file that the exporter of GenAI-Perf 0.0.16 wrote from four made-up requests. The tool itself was not run:
+    /// its load generator, perf_analyzer, is not in its package. A part of `input_config` was removed from the file.
     const MADE: &str = include_str!("../../../fixtures/results/genai-perf-0.0.16.json");
 
     #[test]

@@ -1,10 +1,12 @@
-//! Results of GuideLLM (`benchmarks.json`): one JSON object with a list of benchmarks, one a load.
+//! Reads results of GuideLLM (`benchmarks.json`). A file is one JSON object with a list of benchmarks, one benchmark
+//! for each load.
 //!
 //! The format is that of GuideLLM 0.8.1, `guidellm/benchmark/schemas`. Times are in milliseconds, and their names end
-//! in `_ms`; only the request latency, which is not read, is in seconds. `inter_token_latency_ms` is the time after the
-//! first token, divided by the tokens after the first. GuideLLM's `time_per_output_token_ms` also has the time of the
-//! first token and is not read. Means are over the requests that succeeded. The throughput is that of all requests:
-//! those that are cut off when the time is over have used the server too.
+//! in `_ms`; only the request latency, which is not read, is in seconds. `inter_token_latency_ms` is TPOT: the time
+//! after the first token, divided by the number of tokens after the first. GuideLLM's `time_per_output_token_ms` also
+//! has the time of the first token and is not read. Means are over the requests that succeeded. The throughput counts
+//! the tokens of all requests, because requests that were cut off at the end of the benchmark have used the server
+//! too.
 
 use super::mean::Measured;
 use super::run::{Load, Run};
@@ -140,8 +142,8 @@ mod tests {
     use super::super::testing::{only, parsed, why};
     use super::*;
 
-    /// A file that GuideLLM 0.8.1 wrote for a run against `foretoken serve` with draft length 3, by 1 client and by 4
-    /// clients. Percentiles, single requests and other metrics are cut.
+    /// A file that GuideLLM 0.8.1 wrote for two benchmarks against `foretoken serve` with draft length 3: by 1 client
+    /// and by 4 clients. Percentiles, single requests and other metrics were removed from the file.
     const RECORDED: &str = include_str!("../../../fixtures/results/guidellm-0.8.1-k3.json");
     /// A made-up results file in the format of the load generator GuideLLM 0.8.1.
     const MADE: &str = r#"{"metadata": {}, "benchmarks": [{"config": {"strategy": {"type_": "concurrent", "streams": 8,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// A mean that may not have been measured: tools then write 0 (vLLM without a second token), `NaN` or `null`.
+/// A mean latency from a load generator's file. `None` if the tool did not measure it; the file then has 0, `NaN` or
+/// `null`. For example, vLLM writes a TPOT of 0 if no request has a second token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured(Option<f64>);
 
@@ -25,12 +26,12 @@ impl<'de> Deserialize<'de> for Measured {
 }
 
 impl Measured {
-    /// The mean in the file's unit; `None` if it was not measured.
+    /// The mean latency in the file's unit; `None` if it was not measured.
     pub(super) fn get(self) -> Option<f64> {
         self.0
     }
 
-    /// The mean in seconds, if the file has milliseconds; `None` if it was not measured.
+    /// The mean latency in seconds, if the file's unit is milliseconds; `None` if it was not measured.
     pub(super) fn s_of_ms(self) -> Option<f64> {
         self.0.map(|ms| 1e-3 * ms)
     }

@@ -1,4 +1,5 @@
-//! The metrics of NVIDIA's tools. GenAI-Perf and AIPerf name them alike; each metric states its unit.
+//! The metrics of NVIDIA's tools GenAI-Perf and AIPerf. The two tools give equal names to their metrics, and each
+//! metric states its unit.
 
 use super::run::{Load, Run};
 use super::totals::{Place, completed};
@@ -26,8 +27,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// The run of a load generator that these metrics describe. `load` reads the load; it is called after it is known
-    /// that requests succeeded.
+    /// Makes the run of a load generator from these metrics. Calls `load` to read the run's load after it is known
+    /// that some requests succeeded.
     pub(super) fn run(
         &self,
         place: &Place,

@@ -1,4 +1,4 @@
-//! The results of one run of a load generator, in the form that all its readers return.
+//! The results of one run of a load generator, in the form that the readers of all load generators return.
 
 /// How the requests of a load generator's run arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,12 +9,13 @@ pub enum Load {
     Rate(f64),
 }
 
-/// How many draft tokens of a round were accepted. A round is a request's draft tokens of one step.
+/// How many draft tokens of a request were accepted in a step, from the results of a load generator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Acceptance {
     /// Mean number of accepted draft tokens of a request in a step, without the target's own token.
     Mean(f64),
-    /// Share of rounds (a request's draft tokens of one step) in which the draft token at each position was accepted.
+    /// `[i]` is the share of rounds (a request's draft tokens of one step) in which the draft token at position i + 1
+    /// was accepted.
     ByPosition(Vec<f64>),
 }
 

@@ -1,8 +1,9 @@
-//! Results of SGLang's `bench_serving --output-file`: one JSON object a line.
+//! Reads results of SGLang's `bench_serving --output-file`. A file has one JSON object per line, one for each run.
 //!
 //! The format is that of SGLang 0.5.23, `sglang/benchmark/serving.py`. Times are in milliseconds. `accept_length` is
-//! the mean number of tokens that a request gets in a step, with the target's own token, over the server's whole time.
-//! The number of failed requests is known with `--output-details` alone.
+//! the mean number of tokens that a request gets in a step, with the target's own token. This mean is over the time
+//! since the server's start, not only over the run. The number of failed requests is known only with
+//! `--output-details`.
 
 use super::acceptance;
 use super::run::Run;
@@ -31,7 +32,7 @@ mod tests {
     use super::super::testing::{only, parsed, why};
 
     /// Two runs of SGLang's bench_serving 0.5.23 (backend `vllm`) against `foretoken serve` with draft length 3, by 1
-    /// client and by 4 clients. SGLang's own server alone states `accept_length`, so it is null here.
+    /// client and by 4 clients. Only SGLang's own server states `accept_length`, so it is null here.
     const RECORDED: &str = include_str!("../../../fixtures/results/sglang-0.5.23-k3.jsonl");
     /// A made-up file in the form of SGLang 0.5.23, `benchmark/serving.py`, as an SGLang server would give it.
     const MADE: &str = r#"{"backend": "sglang", "dataset_name": "random", "request_rate": Infinity,

@@ -4,7 +4,7 @@ use super::detect::parse;
 use super::run::Run;
 use std::path::Path;
 
-/// The runs in a load generator's file with this text, or the reader's error.
+/// The runs in a load generator's file with the content `text`, or the reader's error.
 pub(super) fn parsed(text: &str) -> Result<Vec<Run>, String> {
     parse(Path::new("f"), text.as_bytes()).map(|(_, runs)| runs).map_err(|e| {
         assert!(!e.hint.is_empty());
@@ -12,14 +12,14 @@ pub(super) fn parsed(text: &str) -> Result<Vec<Run>, String> {
     })
 }
 
-/// The only run in a load generator's file with this text.
+/// The only run in a load generator's file with the content `text`.
 pub(super) fn only(text: &str) -> Run {
     let mut runs = parsed(text).unwrap();
     assert_eq!(runs.len(), 1);
     runs.remove(0)
 }
 
-/// The reader's error for a load generator's file with this text.
+/// The reader's error for a load generator's file with the content `text`.
 pub(super) fn why(text: &str) -> String {
     parsed(text).unwrap_err()
 }

@@ -1,5 +1,5 @@
-//! The totals of a run that vLLM's and SGLang's benchmarks write in the same fields, and the rules that hold for every
-//! run.
+//! The totals of a run that vLLM's and SGLang's benchmarks write in the same fields, and checks that apply to the
+//! runs of all load generators.
 
 use super::mean::Measured;
 use super::run::{Load, Run};
@@ -24,7 +24,8 @@ impl Place<'_> {
     }
 }
 
-/// The number of requests that succeeded, if it is above 0.
+/// Returns `completed`, the number of requests that succeeded, if it is above 0. Otherwise returns an error that
+/// states `failed`, the number of requests that failed.
 pub(super) fn completed(place: &Place, completed: u64, failed: u64) -> Result<u32, Unread> {
     if completed == 0 {
         let what = match failed {
@@ -37,8 +38,8 @@ pub(super) fn completed(place: &Place, completed: u64, failed: u64) -> Result<u3
         .map_err(|_| place.error(format!("{completed} requests are too many"), "the file is damaged"))
 }
 
-/// How the requests of a run arrived, from the file's rate and its limit on requests in flight. Errors call them by the
-/// names of the file's fields.
+/// How the requests of a run arrived: at a rate or from clients. `rate` is the file's request rate, `limit` its limit
+/// on requests in flight. `rate_name` and `limit_name` are the names of these two fields in error messages.
 pub(super) fn load(
     place: &Place,
     (rate_name, rate): (&str, Option<Rate>),
@@ -63,8 +64,8 @@ pub(super) fn load(
     }
 }
 
-/// The totals of a run in the files of vLLM's and SGLang's benchmarks. Fields that one of them alone writes come last.
-/// Times are in milliseconds.
+/// The totals of a run in the files of vLLM's and SGLang's benchmarks. Fields that only one of the two benchmarks
+/// writes come last. Times are in milliseconds.
 #[derive(Deserialize)]
 pub(super) struct Totals {
     pub request_rate: Option<Rate>,
@@ -75,7 +76,7 @@ pub(super) struct Totals {
     pub output_throughput: Option<Amount>,
     pub mean_ttft_ms: Option<Measured>,
     pub mean_tpot_ms: Option<Measured>,
-    // Only vLLM writes the following fields.
+    // Only vLLM writes the fields from `failed` to `spec_decode_per_position_acceptance_rates`.
     pub failed: Option<u64>,
     pub num_prompts: Option<u64>,
     pub burstiness: Option<Amount>,
@@ -84,14 +85,16 @@ pub(super) struct Totals {
     pub spec_decode_acceptance_length: Option<Amount>,
     #[serde(default)]
     pub spec_decode_per_position_acceptance_rates: Vec<Amount>,
-    // Only SGLang writes the following field.
+    // Only SGLang writes `accept_length`.
     pub accept_length: Option<Amount>,
-    // Both write the following field, if the user asks for details.
+    // vLLM and SGLang write `errors` if the user asks for details. It has one text for each request, empty if the
+    // request succeeded.
     #[serde(default)]
     pub errors: Vec<String>,
 }
 
-/// The run of a load generator that these totals describe.
+/// Makes the run of a load generator from its totals. `failed` is the number of failed requests, and `hint` is a text
+/// for errors.
 pub(super) fn run(place: &Place, totals: &Totals, failed: u64, hint: &str) -> Result<Run, Unread> {
     let completed = completed(place, totals.completed, failed)?;
     let missing = |name: &str| place.error(format!("has no {name}"), hint);

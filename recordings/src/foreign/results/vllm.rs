@@ -1,7 +1,8 @@
-//! Results of `vllm bench serve --save-result`: one JSON object a file, or one a line with `--append-result`.
+//! Reads results of `vllm bench serve --save-result`. A file is one JSON object with one run, or has one such object
+//! per line with `--append-result`.
 //!
-//! The format is that of vLLM 0.33.0, `vllm/benchmarks/serve.py`. Times are in milliseconds. `mean_tpot_ms` is the time
-//! after the first token, divided by the tokens after the first.
+//! The format is that of vLLM 0.33.0, `vllm/benchmarks/serve.py`. Times are in milliseconds. `mean_tpot_ms` is the
+//! time after the first token, divided by the number of tokens after the first.
 
 use super::acceptance;
 use super::run::{Acceptance, Load, Run};
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     /// Two runs of `vllm bench serve` 0.33.0 against `foretoken serve` with draft length 3, by 1 client and by 4
-    /// clients. The latencies of single requests are cut.
+    /// clients. The latencies of single requests were removed from the file.
     const DRAFTS: &str = include_str!("../../../fixtures/results/vllm-0.33-k3.jsonl");
     /// A file that `vllm bench serve` 0.33.0 wrote for a run against a port at which nothing listened.
     const FAILED: &str = include_str!("../../../fixtures/results/vllm-0.33-failed.jsonl");
@@ -74,7 +75,8 @@ mod tests {
         for run in &runs {
             assert_eq!((run.completed, run.failed, run.output, run.drafted), (24, 0, 48.0, Some(3.0)));
             let Some(Acceptance::ByPosition(shares)) = &run.accepted else { panic!("{run:?}") };
-            // In the recorded file, the server accepts a draft token with probability 0.7.
+            // In the recorded runs, the server accepts a draft token with probability 0.7 if all draft tokens before
+            // it are accepted.
             assert!(shares.len() == 3 && (shares[0] - 0.7).abs() < 0.1 && shares[2] < shares[1], "{shares:?}");
             let clients = if run.number == 1 { 1.0 } else { 4.0 };
             let busy = run.tok_s * run.tpot_s.unwrap() / clients;

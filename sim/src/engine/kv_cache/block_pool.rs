@@ -1,7 +1,8 @@
 //! A pool of KV blocks with vLLM's free queue and block-hash prefix caching (vLLM v1 `block_pool.py`, docs/model.md
 //! 4.4).
 //!
-//! Block ids are real: the same tables address paged KV on hardware. Block 0 is the null block, which is in no table.
+//! Block ids are real: on hardware the same block tables address paged KV. Block 0 is the null block, which is in no
+//! request's table.
 
 use crate::luck::mix;
 use std::collections::HashMap;
@@ -25,14 +26,14 @@ pub struct BlockTable {
     /// Number of the request's leading blocks for which the pool was asked to register the content hash in the prefix
     /// cache.
     registered: u32,
-    /// Content hash of the request's last block that is registered in the prefix cache. The hash of each block covers
-    /// the hash of the block before it; the first covers 0.
+    /// Content hash of the request's last block that is registered in the prefix cache. Each block's hash covers the
+    /// hash of the block before it; the hash of the request's first block covers 0 instead.
     chain: u64,
 }
 
-/// A pool of KV blocks of equal size. In the free queue, blocks without a content hash come first (blocks of the table
-/// that was released last in front), then blocks with a hash (the first freed in front). A free block with a hash can
-/// be a hit of the prefix cache until the pool hands it out.
+/// A pool of KV blocks of equal size. Its free queue has two parts. In front are blocks without a content hash; the
+/// blocks of the most recently released table come first. Behind them are blocks with a content hash, in the order in
+/// which they were freed. A free block with a hash can be a hit of the prefix cache until the pool hands the block out.
 pub struct BlockPool {
     /// Whether the pool only counts its free blocks, and gives them no ids.
     counts: bool,
@@ -44,8 +45,8 @@ pub struct BlockPool {
     tail: u32,
     total: u32,
     free: u32,
-    /// The cached blocks by hash. Blocks with the same hash are not merged; they stay in the order of their
-    /// registration, and a lookup hits the first.
+    /// The cached blocks by content hash. Blocks with the same hash are not merged. They stay in the order of their
+    /// registration, and a lookup hits the block that was registered first.
     cached: HashMap<u64, Equal, BuildHasherDefault<Mixed>>,
     /// Cached blocks that the pool handed out since the last lookup, with their hashes. They are removed from `cached`
     /// only at the next lookup, because growing a table must be fast.
@@ -91,8 +92,8 @@ impl BlockPool {
         self.total() - self.free
     }
 
-    /// Appends `count` blocks from the front of the free queue to a table. The caller must have checked that there are
-    /// enough.
+    /// Appends `count` blocks from the front of the free queue to a table. The caller must have checked that the pool
+    /// has enough free blocks.
     #[inline]
     pub fn grow(&mut self, table: &mut BlockTable, count: u32) {
         assert!(count <= self.free, "more blocks are asked of a pool than are free");
@@ -298,7 +299,7 @@ impl Equal {
         }
     }
 
-    /// Removes a block from the blocks with this content hash. Returns whether none is left.
+    /// Removes a block from the list of blocks with this content hash. Returns whether the list is then empty.
     fn remove(&mut self, block: BlockId) -> bool {
         match self {
             Equal::One(only) => *only == block,
@@ -360,18 +361,19 @@ mod tests {
         let mut a = BlockTable::default();
         pool.grow(&mut a, 5);
         pool.register(&mut a, &content(&ids, 0), 5);
-        // Another request shares only the first prefix block, which is two KV blocks long.
+        // Prefix ids 10 and 99: only prefix block 10 equals that of table `a`. A prefix block has 32 tokens, which are
+        // two KV blocks, so there are two hits.
         assert_eq!(pool.lookup(&content(&[10, 99], 1), 8, false), (2, 0));
         assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
         pool.release(&mut a, 0);
         assert_eq!(pool.used(), 0);
-        // After a preemption the same request hits all its blocks, which are in the free queue.
+        // Request 0 after a preemption: it hits all five blocks of its table, and all five are in the free queue.
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (5, 5));
         let mut b = BlockTable::default();
         pool.take_hits(&mut b, &content(&ids, 1), 4);
         assert_eq!((pool.free(), b.blocks.len()), (4, 4));
-        // Three blocks that were never used are in front of the cached block, which is handed out next. Then the pool
-        // is empty.
+        // Table `b` takes the four free blocks: first three blocks that were never used, then the cached block behind
+        // them. Then the pool is empty.
         pool.grow(&mut b, 4);
         assert_eq!(pool.free(), 0);
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (4, 0));
@@ -388,8 +390,8 @@ mod tests {
             pool.register(table, &content(&[10], 0), 1);
         }
         pool.release(&mut a, 0);
-        // The table `c` gets the only free block, and the block's cached content is dropped. The lookup still finds the
-        // same content in the block of table `b`.
+        // Table `c` gets the only free block, which was cached for table `a`, so this block's content is dropped. The
+        // lookup still finds the same content in the block of table `b`.
         pool.grow(&mut c, 1);
         assert_eq!(pool.lookup(&content(&[10], 1), 1, false), (1, 0));
         pool.release(&mut b, 0);

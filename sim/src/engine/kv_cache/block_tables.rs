@@ -1,5 +1,5 @@
-//! The block tables of the requests that hold KV. The tables of a request have an index (slot); indices and buffers are
-//! reused.
+//! The block tables of the requests that hold KV. Each such request has an index (slot) of its tables; indices and
+//! buffers are reused.
 
 use super::block_pool::{BlockId, BlockTable};
 use crate::workload::RequestId;

@@ -39,7 +39,8 @@ pub struct ComputedBlocks {
     blocks: u32,
     /// Number of tokens in the blocks that the prefix cache has for the request.
     pub num_tokens: u32,
-    /// Number of free KV blocks, without the cached blocks of this request.
+    /// Number of free KV blocks that are not among the blocks that the prefix cache has for this request: in the
+    /// target's pool, or in the draft model's own pool if fewer are free there.
     available: u32,
 }
 
@@ -54,7 +55,7 @@ impl KvCacheManager {
             DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
         };
-        // One block is the null block (docs/model.md 4.1); v0 has none.
+        // One block is the null block (docs/model.md 4.1); vLLM v0 has no null block.
         let null = u32::from(rules.version != Version::V0);
         KvCacheManager {
             pool: pool(config.target_blocks(drafting).saturating_sub(null)),
@@ -120,7 +121,7 @@ impl KvCacheManager {
 
     /// Whether the target's pool, and whether the draft model's own pool, could hold this number of tokens if the pool
     /// were empty. The second value is true if the draft model has no pool of its own. In v0 the watermark (blocks that
-    /// must stay free at an admission) is needed besides.
+    /// must stay free at an admission) must fit into the pool, too.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
         (need <= self.pool.total(), need <= self.draft_total())
@@ -139,13 +140,14 @@ impl KvCacheManager {
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
     }
 
-    /// Number of further blocks that a request needs to hold `tokens` tokens.
+    /// Number of blocks that request `r` needs in addition to its present blocks, to hold `tokens` tokens.
     #[inline]
     pub fn lacking(&self, r: &RunningRequest, tokens: u32) -> u32 {
         if tokens <= r.num_slots { 0 } else { (tokens - r.num_slots).div_ceil(self.block_size) }
     }
 
-    /// Whether the free blocks certainly suffice for each of `requests` requests to grow by `tokens` tokens.
+    /// Whether the free blocks certainly suffice for each of `requests` requests to grow by `tokens` tokens. May be
+    /// false although they suffice, because each request counts one block too many.
     pub fn surely_holds(&self, requests: usize, tokens: u32) -> bool {
         requests as u64 * u64::from(self.blocks_for(tokens) + 1) <= u64::from(self.num_free_blocks())
     }
@@ -157,8 +159,8 @@ impl KvCacheManager {
         tokens <= r.num_slots || self.grow(r, tokens)
     }
 
-    /// The common case, kept fast: the request needs one more block, only the target's pool exists, and the pool only
-    /// counts. In other cases calls [`grow_by_any`](Self::grow_by_any).
+    /// Gives a request more KV blocks. Fast path: the request needs one more block, only the target's pool exists, and
+    /// this pool only counts its blocks. In other cases calls [`grow_by_any`](Self::grow_by_any).
     #[inline]
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
         let one = self.counts_alone && tokens - r.num_slots <= self.block_size;
@@ -188,8 +190,8 @@ impl KvCacheManager {
     }
 
     fn content<'w>(&self, workload: &'w Workload, id: RequestId) -> Content<'w> {
-        // If neither of the two sizes (prefix block and KV block) is a multiple of the other, no prefix is shared, and
-        // `Simulation::run` warns.
+        // The engine shares prefixes only if the size of a prefix block is a multiple of the size of a KV block, or the
+        // reverse. Otherwise no prefix is shared, and `Simulation::run` warns.
         let (shared, block_size) = (workload.prefix_block, self.block_size);
         let divides = shared > 0 && (shared.is_multiple_of(block_size) || block_size.is_multiple_of(shared));
         let prefix = if divides { workload.prefix(id) } else { &[] };
@@ -246,8 +248,8 @@ impl KvCacheManager {
     }
 
     /// Allocates blocks for a request that starts to run and already has blocks, so that it has room for `tokens`
-    /// tokens in total. Returns false if the pools have too few blocks. `busy` is as in
-    /// [`allocate_new`](Self::allocate_new).
+    /// tokens in total. Returns false if the pools have too few blocks. `busy` says whether other requests run; then
+    /// the watermark is kept, as in [`allocate_new`](Self::allocate_new).
     pub fn allocate_more(&mut self, r: &mut RunningRequest, tokens: u32, busy: bool) -> bool {
         let margin = if busy || self.watermark_always { self.watermark } else { 0 };
         let need = self.lacking(r, tokens);
@@ -275,9 +277,9 @@ impl KvCacheManager {
         self.give_back(r, 0);
     }
 
-    /// [`free`](Self::free) for a request that has ended. The blocks of its output are registered for prefix caching
-    /// only if the request has a next turn in its session, whose prompt repeats the output. Other prompts never repeat
-    /// output tokens. Blocks are freed in vLLM's order.
+    /// Gives the blocks of an ended request back to the pools, in vLLM's order. The blocks of the request's output are
+    /// registered for prefix caching only if the request has a next turn in its session, whose prompt repeats the
+    /// output. Other prompts never repeat output tokens.
     pub fn free_finished(&mut self, workload: &Workload, r: &mut RunningRequest) {
         let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
         if full > 0 && workload.following(r.id).is_some() {

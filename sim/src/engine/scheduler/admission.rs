@@ -11,7 +11,7 @@ pub(super) enum Admit {
     Tokens(u32),
     /// The request waits, and the scheduler considers no later request in this step.
     Stop,
-    /// The request waits, and the scheduler considers the next request.
+    /// The request waits, and the scheduler considers the request behind it in the waiting list.
     PassOver,
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Asked<'a> {
     workload: Cow<'a, Workload>,
     /// The TPOT limit of the run, for requests without their own limit, seconds; infinity for none.
     slo_tpot_s: f64,
-    /// A request ends when its prompt and output together have this number of tokens.
+    /// The total number of prompt and output tokens at which a request ends even if the client asked for more.
     longest: u32,
     /// Whether there is a drafter.
     drafter: bool,
@@ -39,7 +39,7 @@ impl<'a> Asked<'a> {
         &self.workload
     }
 
-    /// Adds a request that was not known before. `id` is the next id, or the id of an ended request.
+    /// Adds a request that was not known before. `id` is the next unused id, or the id of an ended request.
     pub(super) fn put(&mut self, id: RequestId, number: RequestId, request: Request) {
         self.workload.to_mut().put(id, number, request);
     }
@@ -60,7 +60,7 @@ impl<'a> Asked<'a> {
         self.workload.output_len[id as usize].min(self.longest.saturating_sub(self.prompt(id)))
     }
 
-    /// Turns a waiting request into a running request.
+    /// Makes the record of a running request from the waiting request `w`. The running request has no blocks yet.
     pub(super) fn activate(&self, w: WaitingRequest) -> RunningRequest {
         let i = w.id as usize;
         let own = self.workload.slo_tpot_s.get(i).copied().unwrap_or(f64::INFINITY);

@@ -9,7 +9,7 @@ use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, 
 pub(in crate::engine) struct Derived<'a> {
     /// The engine's settings as the user gave them, before defaults of the vLLM release are filled in.
     pub config: &'a EngineConfig,
-    /// What the scheduler must know of the drafter, such as its longest draft.
+    /// The drafter's properties that the scheduler must know, such as its longest draft length.
     pub spec: &'a SpeculativeConfig,
     /// The most draft tokens of a request in a step; 0 without speculation.
     pub k: u32,
@@ -73,11 +73,11 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// The draft length by the number of scheduled requests (the index). `None` without a table, or if the release
-    /// ignores the table. A number between two ranges, or beyond the last range, has the draft length of the range
-    /// before it. A number below the first range has length 0.
+    /// vLLM's table of draft lengths: entry n is the draft length if n requests are scheduled. `None` if no table is
+    /// set, or if the release ignores the table. A number of requests between two ranges of the table, or beyond the
+    /// last range, has the draft length of the range before it. A number below the first range has length 0.
     pub fn per_batch_size(&self) -> Option<Vec<u32>> {
-        // Runner V1 of 0.33 ignores the table for DSpark, which cannot change its draft length.
+        // Runner V1 of vLLM 0.33 ignores the table of draft lengths for DSpark, which cannot change its draft length.
         let dspark = matches!(self.config.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
         let ignored = self.config.version >= Version::V0_33 && self.runner == Runner::V1 && dspark;
         if self.spec.per_batch_size.is_empty() || ignored {
@@ -96,7 +96,7 @@ fn is_block(method: DraftMethod) -> bool {
     matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn)
 }
 
-/// The model runner: the one in the settings, or else the one that the release takes for this drafter.
+/// The version of the model runner: the setting `runner`, or else the version that the release takes for this drafter.
 fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !is_block(c.method));
     let needs_v1 = spec.num_speculative_tokens > 0 && old;

@@ -1,10 +1,10 @@
 //! Hands requests over between engines, by the rules of vLLM's scheduler with a NIXL connector
 //! (`vllm/v1/core/sched/scheduler.py`, `vllm/distributed/kv_transfer/kv_connector/v1/nixl/`, as of 2026).
 //!
-//! The first engine runs the request with `max_tokens` = 1 and keeps its blocks until the transfer ends. The second
-//! engine allocates blocks for the prompt and starts the transfer (`WAITING_FOR_REMOTE_KVS`); such a request is called
-//! held. The engine continues with other requests. After the KV has arrived, it computes the last token of the prompt
-//! again.
+//! The first engine runs the request with `max_tokens` = 1 and keeps the request's blocks until the transfer ends. The
+//! second engine allocates blocks for the prompt and starts the transfer (`WAITING_FOR_REMOTE_KVS`); such a request is
+//! called held. Meanwhile the second engine runs other requests. After the KV has arrived, the second engine computes
+//! the last token of the prompt again.
 
 use super::admission::Admit;
 use super::handed::Held;
@@ -14,9 +14,9 @@ use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// Held requests wait for the KV of their prompt, which another engine computes. Admits those whose KV has arrived,
-    /// in order. Returns false if one of them cannot be admitted and the scheduler must stop: then vLLM admits no later
-    /// request in this step.
+    /// Held requests wait for the KV of their prompt, which another engine computes. Admits the held requests whose KV
+    /// has arrived, in order. Returns false if one of these cannot be admitted and the scheduler must stop: then vLLM
+    /// admits no later request in this step.
     pub(super) fn schedule_held(&mut self, running: usize) -> bool {
         let mut index = 0;
         while index < self.handed.held.len() && self.has_room_to_admit() {
@@ -104,8 +104,9 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Frees the blocks of a request that waits for KV from another engine; `index` is its place among such requests.
-    /// Puts it at the front of the waiting list, so that this engine computes its prompt and its output.
+    /// Frees the blocks of a held request (a request that waits for KV from another engine); `index` is its index in
+    /// the list of held requests. Puts the request at the front of the waiting list, so that this engine computes its
+    /// prompt and output.
     fn gives_blocks_back(&mut self, index: usize) {
         let Held { mut r, .. } = self.handed.held.remove(index);
         self.kv_cache_manager.free(&mut r);
@@ -133,11 +134,11 @@ impl Scheduler<'_> {
         self.running.is_empty() && decided && self.handed.is_served()
     }
 
-    /// Resolves a step in which no waiting request fits, and no held one (a request that has blocks and waits for KV
-    /// from another engine). Does nothing and returns false if a request runs or was preempted. If KV will arrive or
-    /// other engines will free blocks, the requests wait. Otherwise held requests block each other. Then the last held
-    /// request gives its blocks back and computes its prompt here, where vLLM would hang. Returns false if there is no
-    /// held request.
+    /// Called in a step that admitted no waiting request and no held request (a request that has blocks and waits for
+    /// KV from another engine). If a request runs or was preempted, does nothing and returns false. If KV will arrive
+    /// or other engines will free blocks, the requests wait, and it returns true. Otherwise the held requests block
+    /// each other, and vLLM would hang. Then the last held request gives its blocks back, so that this engine computes
+    /// its prompt, and it returns true; or false if there is no held request.
     pub(super) fn resolves_held(&mut self) -> bool {
         if !self.running.is_empty() || !self.output.preempted.is_empty() {
             return false;

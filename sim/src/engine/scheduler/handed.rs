@@ -4,17 +4,19 @@
 use crate::engine::request::{Reserved, RunningRequest};
 use crate::time::Time;
 
-/// The requests of which this engine computes only the prompt or only the output, and another engine the other part.
+/// The requests that this engine shares with another engine: one engine computes the prompt, the other engine the
+/// output.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
     /// Requests that have blocks for their prompt, whose KV comes from another engine, in order of allocation.
     pub(super) held: Vec<Held>,
-    /// Requests whose blocks were allocated since the last `take_reserved`.
+    /// Requests whose blocks were allocated since the last call of `take_reserved`.
     pub(super) reserved: Vec<Reserved>,
     /// The host asks the device from time to time which KV has arrived. This is the time of the newest question whose
     /// answer the scheduler knows.
     pub(super) asked: Time,
-    /// Requests that ended with their prompt, and keep its blocks until the KV is transferred.
+    /// Requests of which this engine computed only the prompt, and that keep the prompt's blocks until the KV is
+    /// transferred.
     pub(super) kept: Vec<RunningRequest>,
 }
 
@@ -38,14 +40,14 @@ impl Handed {
         self.held.is_empty() && self.kept.is_empty()
     }
 
-    /// Number of requests whose KV comes from another engine.
+    /// Number of held requests: requests that have blocks here and wait for KV from another engine.
     #[inline]
     pub(super) fn num_held(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether something will change without a further step of this engine: blocks of a request will be released, or KV
-    /// will arrive, or KV has arrived that the scheduler does not know of.
+    /// Whether the shared requests will change without a further step of this engine. That is the case if a request's
+    /// blocks will be released, if KV will arrive, or if KV has arrived of which the scheduler does not know yet.
     pub(super) fn is_served(&self) -> bool {
         !self.kept.is_empty() || self.held.iter().any(|held| held.arrived > self.asked)
     }

@@ -1,5 +1,5 @@
 //! Async scheduling: the scheduler assumes that a step in flight accepts all its draft tokens. When the step's output
-//! comes, it corrects the counts (vLLM's `AsyncScheduler`).
+//! comes, the scheduler corrects the requests' token counts (vLLM's `AsyncScheduler`).
 
 use super::state::Scheduler;
 use super::tally::Tally;
@@ -33,14 +33,14 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Exchanges the scheduler's current output (of the step that was decided or updated last) with the output of
-    /// another step.
+    /// Exchanges the scheduler's current output with `other`, the output of another step. The current output belongs to
+    /// the step that was decided or updated last.
     pub fn swap_output(&mut self, other: &mut Box<SchedulerOutput>) {
         std::mem::swap(&mut self.output, other);
     }
 
-    /// Returns whether the decode requests of the step are still the first requests of the running list. If they are
-    /// not, or if the step has prompt chunks, stores each request's index in the running list.
+    /// Returns whether the decode requests of the step are still the first requests of the running list. If not, or if
+    /// the step has prompt chunks, stores the index of every running request in the running list.
     fn stand_as_before(&mut self) -> bool {
         let ids = self.output.batch.ids();
         let as_before = ids.len() <= self.running.len() && ids.iter().zip(&self.running).all(|(&id, r)| id == r.id);
@@ -54,8 +54,7 @@ impl Scheduler<'_> {
         as_before
     }
 
-    /// The running request `id`, found by the indices in the running list that were stored before; `None` if the
-    /// request does not run.
+    /// The running request `id`, found by the stored index in the running list; `None` if the request does not run.
     fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
         let at = *self.scratch.place.get(id as usize)? as usize;
         self.running.get_mut(at).filter(|r| r.id == id)
@@ -106,8 +105,8 @@ impl Scheduler<'_> {
         self.output.chunks = chunks;
     }
 
-    /// Applies a step's output for a request that no longer runs. A preempted request still gets its tokens, and may
-    /// end with them. The tokens of a request that has ended are dropped.
+    /// Applies a step's output for a request that no longer runs. A request that was preempted still gets the step's
+    /// tokens, and may end with them. If the request has ended, the step's tokens are dropped.
     #[cold]
     fn deliver_late(&mut self, id: RequestId, tokens: u32, tally: &mut Tally) {
         if !self.waiting.any_stale() {

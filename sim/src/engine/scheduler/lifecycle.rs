@@ -23,8 +23,8 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can. Always `None` in v0, which checks
-    /// later.
+    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can. Always `None` in v0, which checks a
+    /// request only at the head of the waiting list.
     fn never(&self, prompt: u32) -> Option<RejectReason> {
         if self.rules.version == Version::V0 {
             // v0 checks a request only when the request is at the head of the waiting list.
@@ -95,8 +95,8 @@ impl Scheduler<'_> {
         self.output.rejected.push(Rejection { id: r.id, reason: self.outgrown(), ran: Some(r) });
     }
 
-    /// If nothing runs and this step preempted nothing, rejects the head of the waiting list: it was not admitted now,
-    /// and never will be. Otherwise does nothing.
+    /// Rejects the request at the head of the waiting list if no request runs and this step preempted none. The step
+    /// did not admit the request although everything was free, so no later step will admit it. Otherwise does nothing.
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()
@@ -105,8 +105,8 @@ impl Scheduler<'_> {
             let tokens = self.asked.prompt(head.id) + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
-            // A step in flight may have given tokens to the request while it waited. They are not recorded yet, so the
-            // rejection returns the request.
+            // While the request waited, a step in flight may have given it tokens. These tokens are not recorded yet,
+            // so the rejection also returns the request's state.
             let ran = (head.num_output_tokens > 0).then(|| self.asked.activate(head));
             self.output.rejected.push(Rejection { id: head.id, reason, ran });
         }
@@ -121,7 +121,8 @@ impl Scheduler<'_> {
     }
 
     /// Removes the `count` running requests that have emitted their whole output, and adds them to the step's result.
-    /// Frees their blocks, except those with KV to hand over. The other requests keep their order.
+    /// Frees their blocks, except the blocks of requests that hand their KV over to another engine. The other running
+    /// requests keep their order.
     pub fn remove_finished(&mut self, count: u32) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;

@@ -39,8 +39,8 @@ use crate::time::Time;
 
 impl Scheduler<'_> {
     /// Decides which tokens run in a step that begins at `now`. Each request gets at most `num_spec_tokens` draft
-    /// tokens: in this step if draft tokens are made at the start of a step, otherwise at the end of this step for the
-    /// next one.
+    /// tokens. They are made in this step if draft tokens are made at the start of a step, and otherwise at the end of
+    /// this step for the next step.
     pub fn schedule(&mut self, now: Time, num_spec_tokens: u32) -> &SchedulerOutput {
         debug_assert!(num_spec_tokens <= self.rules.num_speculative_tokens);
         self.scratch.begin(&self.rules, num_spec_tokens);
@@ -57,9 +57,9 @@ impl Scheduler<'_> {
         &self.output
     }
 
-    /// vLLM V1 knows no decode phase and no prefill phase. Each request has a number of computed tokens, and the
-    /// scheduler gives it its remaining tokens and draft tokens. Running requests come first, in order, then waiting
-    /// requests. A step that preempted a request admits none.
+    /// vLLM V1 has no separate decode phase and prefill phase. Each request has a number of computed tokens, and the
+    /// scheduler gives the request its remaining tokens and its draft tokens. Running requests come first, in order,
+    /// then waiting requests. A step that preempted a request admits no request.
     fn schedule_v1(&mut self) {
         self.scratch.threshold = self.rules.threshold(self.running.len() + self.waiting.len());
         self.pace.begin(&self.rules, &self.running);

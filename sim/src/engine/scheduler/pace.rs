@@ -1,5 +1,6 @@
-//! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled only in every N-th step. Exception: if
-//! the last step that could admit requests left requests waiting for lack of room, prompts are scheduled in every step.
+//! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled only in every N-th step. Exception: a
+//! step that may schedule prompts can leave requests waiting for lack of room. Then the next step may schedule prompts,
+//! too.
 
 use super::rules::Rules;
 use crate::engine::request::RunningRequest;
@@ -55,8 +56,8 @@ impl Pace {
         }
     }
 
-    /// Ends the decisions of a step. `scheduled` says whether any request was scheduled; then the step is counted. If
-    /// the step had a prefill, stores the step's number.
+    /// Called when a step is decided. `scheduled` says whether the step scheduled any request; only such steps are
+    /// counted. If the step scheduled a prefill, stores the step's number.
     #[inline]
     pub(super) fn end(&mut self, rules: &Rules, scheduled: bool) {
         self.skip(u32::from(scheduled));
@@ -65,7 +66,7 @@ impl Pace {
         }
     }
 
-    /// Counts `steps` further steps that scheduled tokens, but no prompt.
+    /// Adds `steps` to the number of counted steps. These steps scheduled tokens, but no prompt.
     pub(super) fn skip(&mut self, steps: u32) {
         self.num_executed_steps += i64::from(steps);
     }

@@ -66,8 +66,8 @@ impl RequestQueue {
         RequestQueue { requests, num_passed_over: 0, num_stale: 0 }
     }
 
-    /// Sorts a first-come, first-served list once by priority and arrival; later requests are not sorted in. Does
-    /// nothing to a list by priority.
+    /// Sorts a first-come, first-served list once by priority and arrival; requests that are added later are not sorted
+    /// in. Does nothing to a list that is always kept in order of priority.
     pub fn sort(&mut self) {
         if let Ordered::Fcfs(queue) = &mut self.requests {
             queue.make_contiguous().sort_by_key(|r| (r.priority, r.arrival));

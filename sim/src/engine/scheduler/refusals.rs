@@ -85,8 +85,8 @@ fn check_order(derived: &Derived) -> Result<(), BadConfig> {
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    // Under 0.33 a block's hash may cover tokens after the block, and all blocks of a cache hit are used. So 0.33
-    // allows any block size. 0.32 drops the last block of a hit.
+    // With vLLM 0.33 a block's hash may cover tokens after the block, and all blocks of a cache hit are used, so 0.33
+    // allows any block size. vLLM 0.32 drops the last block of a hit.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =

@@ -19,7 +19,7 @@ pub enum Order {
     /// The step schedules, verifies, drafts for the next step, and updates the requests. The device works through its
     /// queue and does not wait for the host.
     StepEnd,
-    /// As `StepEnd`, but the next step is scheduled before the update of this step.
+    /// Like `StepEnd`, but the next step is scheduled before the update of this step.
     Async,
 }
 
@@ -61,7 +61,7 @@ pub struct Rules {
     pub drafter: bool,
     /// The most draft tokens of a request in a step.
     pub num_speculative_tokens: u32,
-    /// Token budget of a step.
+    /// Token budget of a step: the most tokens that a target pass may have, draft tokens and prompt chunks included.
     pub max_num_batched_tokens: u32,
     /// Most tokens of prompt and output of a request.
     pub max_model_len: u32,
@@ -95,8 +95,8 @@ pub struct Rules {
     pub watermark_blocks: u32,
     /// N: while requests decode, prompts are scheduled only in every N-th step.
     pub prefill_schedule_interval: u32,
-    /// Under priority scheduling: whether the scheduler goes on with the later requests of the running list after a
-    /// request had to preempt itself.
+    /// Under priority scheduling: whether the scheduler, after a request had to preempt itself, goes on with the later
+    /// requests of the running list.
     pub goes_on_after_self_preemption: bool,
     /// Whether drafting is skipped in a step in which no request can use draft tokens.
     pub can_skip_drafts: bool,
@@ -142,8 +142,8 @@ impl Rules {
     }
 }
 
-/// Rules with the limits (token budget, model length, …) from the settings, and with every rule of a release switched
-/// off.
+/// The rules without any particular rule of a vLLM release: only the limits (token budget, model length, …) are taken
+/// from the settings.
 fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
     Rules {
         version: c.version,

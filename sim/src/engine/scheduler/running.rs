@@ -9,12 +9,13 @@ use crate::engine::request::RunningRequest;
 
 /// The result of a search for KV slots for a running request.
 enum Room {
-    /// There are KV slots for the tokens of the request. It is now at this index of the running list (preemptions of
-    /// requests before it may have moved it).
+    /// There are KV slots for the tokens of the request. The request is now at this index of the running list;
+    /// preemptions of requests before it may have moved it.
     Found(usize),
-    /// There are KV slots for one token of the request, but not for its draft tokens. It is the only running request.
+    /// There are KV slots for one token of the request, but not for its draft tokens. The request is the only running
+    /// one.
     ForOne,
-    /// The request itself was preempted. The next request is now at this index of the running list.
+    /// The request itself was preempted. The request behind it is now at this index of the running list.
     GoneItself(usize),
 }
 
@@ -76,9 +77,9 @@ impl Scheduler<'_> {
         scheduled
     }
 
-    /// Without a drafter: schedules one token for each of the first running requests, up to the first request that is
-    /// in prefill or that finds no KV slot, as long as the token budget lasts. Returns how many requests it looked at,
-    /// and how many it scheduled.
+    /// Without a drafter: schedules one token for each of the first running requests, as long as the token budget
+    /// lasts. Stops at the first request that is in prefill or that finds no KV slot. Returns how many requests it
+    /// looked at, and how many it scheduled.
     #[inline]
     fn schedule_plain_decodes(&mut self) -> (usize, usize) {
         let mut done = 0;
@@ -97,8 +98,8 @@ impl Scheduler<'_> {
         (done, done)
     }
 
-    /// As [`schedule_plain_decodes`](Self::schedule_plain_decodes), for async scheduling: leaves out requests that the
-    /// step in flight certainly ends.
+    /// Like [`schedule_plain_decodes`](Self::schedule_plain_decodes), for async scheduling. Leaves out the requests
+    /// that certainly end with the step in flight.
     #[inline]
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
         let (mut looked, mut done) = (0, 0);
@@ -122,9 +123,9 @@ impl Scheduler<'_> {
         (looked, done)
     }
 
-    /// With a drafter: schedules the first running requests, up to the first request that is in prefill or that would
-    /// need a preemption, as long as the token budget lasts. Returns how many requests it looked at, and how many it
-    /// scheduled.
+    /// With a drafter: schedules the first running requests, as long as the token budget lasts. Stops at the first
+    /// request that is in prefill or for which another request would have to be preempted. Returns how many requests it
+    /// looked at, and how many it scheduled.
     fn schedule_leading_decodes(&mut self) -> (usize, usize) {
         if self.scratch.threshold > 0 || self.rules.decodes_finish_prompts() {
             return (0, 0);
@@ -150,8 +151,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// The common case, kept fast: schedules the first decode requests that all get the same number of draft tokens.
-    /// The token budget is divided only once. Returns how many requests were scheduled.
+    /// Fast path: schedules the first decode requests of the running list that all get the same number of draft tokens.
+    /// One division tells how many of them fit into the token budget. Returns how many requests were scheduled.
     #[inline]
     fn schedule_equal_decodes(&mut self) -> usize {
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
@@ -162,7 +163,7 @@ impl Scheduler<'_> {
         for r in &mut self.running[..most] {
             let computed = r.num_computed_tokens;
             let end = computed + slots;
-            // Near `max_model_len` there may be too few positions for all draft tokens.
+            // A request near `max_model_len` may have too few positions left for all its draft tokens.
             if r.prefilling | !r.may_draft || end >= max_model_len || !self.kv_cache_manager.allocate_slots(r, end) {
                 break;
             }
@@ -199,7 +200,8 @@ impl Scheduler<'_> {
             let mut new = 1 + spec_of(r);
             let mut slots = computed + new + num_lookahead_tokens;
             if slots >= max_model_len {
-                // Near `max_model_len` there may be too few positions if all draft tokens in flight are accepted.
+                // A request near `max_model_len` may have too few positions left for its new draft tokens, if all draft
+                // tokens in flight are accepted.
                 new = new.min((max_model_len - 1).saturating_sub(computed));
                 slots = (computed + new + num_lookahead_tokens).min(max_model_len);
                 if new == 0 {
@@ -221,9 +223,9 @@ impl Scheduler<'_> {
     }
 
     /// Finds KV slots for `new` tokens of the running request at index `at`. If slots are lacking, preempts other
-    /// requests or, at last, this one. The tokens that were scheduled for a preempted request go back to the token
-    /// budget, and `scheduled` is lowered by one. Returns `None` if the request was the only running one and had to be
-    /// rejected.
+    /// requests and, at last, the request itself. The tokens that were scheduled for a preempted request go back to the
+    /// token budget, and `scheduled` is lowered by one. Returns `None` if the request was the only running one and had
+    /// to be rejected.
     fn make_room(&mut self, at: usize, new: u32, scheduled: &mut usize) -> Option<Room> {
         let mut at = at;
         loop {
@@ -260,8 +262,9 @@ impl Scheduler<'_> {
         None
     }
 
-    /// The index of the running request to preempt: the last of the list. Under priority scheduling it is the request
-    /// with the lowest priority (the highest number); among equal ones the last to arrive.
+    /// The index in the running list of the request to preempt. This is the last request of the list. Under priority
+    /// scheduling it is the request with the lowest priority (the highest number); among requests of equal priority,
+    /// the last to arrive.
     fn victim(&self) -> usize {
         if self.rules.policy == SchedulingPolicy::Fcfs {
             return self.running.len() - 1;
@@ -277,8 +280,7 @@ impl Scheduler<'_> {
     }
 }
 
-/// Drops the draft tokens that a request holds, because they were not scheduled in the step in which they could be
-/// verified.
+/// Drops the draft tokens that a request holds: a held draft token can be verified only in this step.
 fn lose_drafts(r: &mut RunningRequest) {
     r.num_spec_tokens = 0;
 }

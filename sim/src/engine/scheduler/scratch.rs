@@ -1,4 +1,4 @@
-//! What the scheduler keeps while it decides a step, and the buffers that it reuses. No value is valid beyond the step.
+//! The values and reused buffers with which the scheduler decides a step. No value is valid after the step.
 
 use super::rules::Rules;
 use crate::engine::request::WaitingRequest;
@@ -7,8 +7,9 @@ use crate::workload::RequestId;
 /// The values and buffers that the scheduler uses during one step.
 #[derive(Debug, Default)]
 pub(super) struct StepScratch {
-    /// Tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for the inputs of
-    /// a pass. Both are reduced by the drafter's extra slots, and the budget for inputs is never the larger one.
+    /// Number of tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for the
+    /// inputs of a pass. The drafter's extra slots are taken from both, and the budget for inputs is never the larger
+    /// one, so one number is enough.
     pub(super) token_budget: u32,
     /// Most prompt tokens of a request in this step; 0 for no limit.
     pub(super) threshold: u32,
@@ -16,8 +17,8 @@ pub(super) struct StepScratch {
     pub(super) num_spec_tokens: u32,
     /// Number of requests at the front of the running list that are known to be decode requests in this step.
     pub(super) leading: usize,
-    /// Whether a request that could use draft tokens was scheduled in this step and then preempted. As if this request
-    /// still ran, the step then does not skip its drafting.
+    /// Whether a request that could use draft tokens was scheduled in this step and then preempted. If so, the step
+    /// does not skip its drafting, just as if the request still ran.
     pub(super) drafts_needed: bool,
     /// Requests that were admitted in this step and for whose prompt the draft model lacks KV: (id, prompt tokens in
     /// the draft model's KV, prompt tokens missing there).

@@ -1,8 +1,8 @@
-//! What the scheduler must know of a drafter: its longest draft, and what chooses the draft lengths.
+//! The drafter's properties that the scheduler must know: its longest draft length, and what chooses the draft lengths.
 
 use crate::config::BatchRange;
 
-/// What the scheduler must know of the drafter, such as its longest draft.
+/// The drafter's properties that the scheduler must know, such as its longest draft length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeculativeConfig {
     /// Whether there is a drafter (invariant 7 of INVARIANTS.md).
@@ -14,11 +14,11 @@ pub struct SpeculativeConfig {
     pub parallel_drafting: bool,
     /// vLLM's `num_speculative_tokens_per_batch_size`: draft lengths by batch size; empty for no table.
     pub per_batch_size: Vec<BatchRange>,
-    /// What chooses the draft lengths.
+    /// The kind of rule that chooses the draft lengths: vLLM's settings, a policy, or an oracle.
     pub lengths: Lengths,
 }
 
-/// What chooses the draft lengths.
+/// The kind of rule that chooses the draft lengths: vLLM's settings, a policy, or an oracle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lengths {
     /// vLLM's own settings: one draft length for all requests, or one length for each batch size.
@@ -27,6 +27,7 @@ pub enum Lengths {
     /// A policy that vLLM does not have. The engine treats it as if it were built into vLLM like the EAGLE drafter. The
     /// policy may make any number of draft passes.
     Own,
-    /// An oracle. It shows the best that is possible, so no rule of the engine limits its draft lengths.
+    /// An oracle, a bound that sees which draft tokens are right. It shows the best that is possible, so no rule of the
+    /// engine limits its draft lengths.
     Free,
 }

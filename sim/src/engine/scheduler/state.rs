@@ -24,7 +24,8 @@ pub struct Scheduler<'a> {
     pub(super) asked: Asked<'a>,
     pub(super) waiting: RequestQueue,
     pub(super) running: Vec<RunningRequest>,
-    /// Requests of which this engine computes only the prompt or only the output, and another engine the other part.
+    /// The requests that this engine shares with another engine: one engine computes the prompt, the other engine the
+    /// output.
     pub(super) handed: Handed,
     pub(super) kv_cache_manager: KvCacheManager,
     pub(super) pace: Pace,
@@ -79,8 +80,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Splits the scheduled requests into decode requests and prompt chunks. Counts the step if it runs anything. Call
-    /// it only when it is known which requests may draft.
+    /// Splits the scheduled requests into decode requests and prompt chunks. Counts the step if it runs at least one
+    /// token. Call this only after the drafter has said which admitted requests may draft.
     #[inline]
     pub fn prepare_inputs(&mut self) {
         let (columns, draft_prefill) = (self.columns(), self.rules.drafter && self.rules.draft_prefill);
@@ -88,7 +89,7 @@ impl<'a> Scheduler<'a> {
         self.current_step += u64::from(!self.output.is_empty());
     }
 
-    /// Which columns of the batch must be filled, because policies or the engine read them.
+    /// The columns of the batch that must be filled, because policies or the engine read them.
     #[inline]
     pub(super) fn columns(&self) -> Columns {
         let (own_slos, slo_tpot_s) = self.asked.slos();
@@ -120,8 +121,9 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Sets the number of draft tokens that each scheduled request holds from now on. If `drafts` is given, each
-    /// request of `next` holds the number of its draft tokens to verify. All other requests hold `others` if they
-    /// sample a token in the step and may draft, and 0 if not.
+    /// request of `next` holds the number of its draft tokens to verify. Every other request holds `others` draft
+    /// tokens if it samples a token in the step and may draft, and 0 if not. A request whose prompt is missing in the
+    /// draft model's KV holds 0.
     pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
@@ -148,7 +150,7 @@ impl<'a> Scheduler<'a> {
         self.output.batch.limits()
     }
 
-    /// Leaves all but the first `n` decode requests out of the step.
+    /// Leaves all decode requests except the first `n` out of the step. They keep their KV and wait.
     pub fn keep_first(&mut self, n: usize) {
         self.output.batch.keep_first(n, &mut self.running);
     }
@@ -159,7 +161,8 @@ impl<'a> Scheduler<'a> {
         self.asked.workload()
     }
 
-    /// Adds a request that was not known before to the workload. `id` is the next id, or the id of an ended request.
+    /// Adds a request that was not known before to the workload. `id` is the next unused id, or the id of an ended
+    /// request.
     pub fn put(&mut self, id: RequestId, number: RequestId, request: Request) {
         self.asked.put(id, number, request);
         self.kv_cache_manager.make_room(self.workload().len());

@@ -21,8 +21,9 @@ impl Scheduler<'_> {
     /// the next step needs a decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or
     /// the token budget or the free blocks do not suffice.
     pub fn stretch(&self) -> Option<Stretch> {
-        // Without shared prefixes only a preempted request can hit the cache. The number of its blocks that are still
-        // cached then depends on how many blocks were taken, not on which request took them.
+        // With shared prefixes it would matter which request takes which block. Without them only a preempted request
+        // can hit the prefix cache. How many of its blocks are still cached then depends only on the number of blocks
+        // that were taken, so a stretch may take them in any order.
         let kv = &self.kv_cache_manager;
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
         let waits = !self.waiting.is_empty() || self.handed.num_held() > 0;
@@ -40,7 +41,7 @@ impl Scheduler<'_> {
         }
         if !kv.surely_holds(self.running.len(), steps) {
             let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
-            // v0 needs one free block more than it will use.
+            // vLLM v0 needs one free block more than the stretch will use.
             let spare = u32::from(self.rules.version == Version::V0);
             if blocks + spare > kv.num_free_blocks() {
                 return None;
@@ -60,9 +61,10 @@ impl Scheduler<'_> {
         for r in &mut self.running {
             let fits = self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + done);
             assert!(fits, "the stretch was cut to what the pool holds");
-            // All tokens but the newest have KV, before the stretch and behind it.
+            // All tokens of a request except the newest have KV, before the stretch and after it.
             debug_assert_eq!(r.num_cacheable_tokens, r.num_tokens - 1);
-            // These four fields lie side by side in the record, so that the compiler adds to all of them at once.
+            // These four counters lie side by side in the request's record, so that the compiler adds to all four at
+            // once.
             r.num_computed_tokens += done;
             r.num_tokens += done;
             r.num_output_tokens += done;

@@ -12,8 +12,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Appends `tokens` tokens to the output of a decode request, but not more than are left until the request's end.
-    /// If none is left then, counts the request as ended. Resets the request's number of scheduled tokens.
+    /// Appends `tokens` tokens to the output of a decode request, but at most as many as the request may still emit. If
+    /// the request then has its whole output, counts it as ended. Resets the request's number of scheduled tokens.
     #[inline(always)]
     pub(super) fn append(&mut self, r: &mut RunningRequest, tokens: u32) {
         let left = r.max_tokens - r.num_output_tokens;
@@ -35,7 +35,8 @@ impl Tally {
             r.num_output_tokens += 1;
             r.num_tokens += 1;
             r.num_scheduled_tokens = 0;
-            // `>=` is one instruction less than `==`.
+            // The number of output tokens never exceeds `max_tokens`, so `==` would give the same. `>=` takes one
+            // instruction less.
             self.ended += u32::from(r.num_output_tokens >= r.max_tokens);
         }
         self.emitted += requests.len() as u32;

@@ -107,8 +107,8 @@ impl Scheduler<'_> {
 /// If the request drafted, the draft model has processed the step's new token and some of the draft tokens: all but the
 /// last of a chain, the accepted nodes of a tree that were expanded, none if one pass gave all draft tokens. Tokens
 /// that the target rejected do not count. If the request did not draft, `gap` says whether the draft model misses the
-/// tokens for now, has processed them, or never drafts for the request again. `gap` is `None` if the drafter has no KV
-/// or drafts at the end of a step; it then never misses tokens.
+/// tokens for now, has processed them, or never drafts for the request again. `gap` is `None` for a drafter without KV
+/// or one that drafts at the end of a step; such a drafter never misses tokens.
 #[inline]
 fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
     let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);

@@ -19,8 +19,8 @@ impl Scheduler<'_> {
         self.schedule_decodes();
     }
 
-    /// Admits waiting requests (new or preempted) with all their tokens, up to the first that does not fit. Rejects
-    /// requests that can never fit. Returns whether it admitted any.
+    /// Admits waiting requests (new or preempted) with all their tokens, up to the first request that does not fit.
+    /// Rejects requests that can never fit. Returns whether the step admits any request.
     fn schedule_prefills(&mut self) -> bool {
         while let Some(head) = self.waiting.peek() {
             let r = self.asked.activate(head);
@@ -54,8 +54,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Preempts running requests with a lower priority than the head of the waiting list until the head fits. Sorts the
-    /// running list before and the waiting list afterwards by priority and arrival.
+    /// Preempts running requests with a lower priority than the head of the waiting list until the head fits. First
+    /// sorts the running list by priority and arrival. At the end sorts the waiting list by priority and arrival.
     fn preempt_lower_priorities(&mut self) {
         self.running.sort_by_key(|r| (r.priority, r.arrival));
         if let Some(head) = self.waiting.pop() {
@@ -70,21 +70,21 @@ impl Scheduler<'_> {
         self.waiting.sort();
     }
 
-    /// Whether the scheduler could admit the request now.
+    /// Whether v0's scheduler could admit request `r` now.
     fn fits_v0(&self, r: &RunningRequest) -> bool {
         self.never_v0(r.num_tokens).is_none()
             && self.kv_cache_manager.could_admit(r.num_tokens)
             && self.running.len() < self.rules.max_num_active_seqs as usize
     }
 
-    /// Gives every running request its next token, draft tokens and lookahead slots. If blocks are lacking, preempts
-    /// the last request of the running list, and at last the request itself.
+    /// Gives every running request its next token, draft tokens and lookahead slots. If blocks are lacking for a
+    /// request, preempts requests from the end of the running list, and at last the request itself.
     fn schedule_decodes(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
             let r = &mut self.running[at];
             let tokens = r.num_tokens + self.rules.num_lookahead_tokens;
-            // The blocks of tokens that the request had when it was last scheduled do not count as new.
+            // Blocks that the request filled by the time it was last scheduled do not count as new blocks.
             if self.kv_cache_manager.can_append(r.num_cacheable_tokens, tokens) {
                 let fits = self.kv_cache_manager.allocate_slots(r, tokens);
                 debug_assert!(fits, "no more blocks are new than are touched");

@@ -15,8 +15,8 @@ impl Scheduler<'_> {
         while self.has_room_to_admit() {
             let Some(head) = self.waiting.peek() else { break };
             if head.stale {
-                // A step in flight still has tokens for this request. If the request were scheduled now, they would be
-                // sampled a second time.
+                // A step in flight still has tokens for this request. If the request were scheduled now, the same
+                // tokens would be sampled a second time.
                 self.pass_over();
                 continue;
             }
@@ -45,16 +45,16 @@ impl Scheduler<'_> {
         self.pace.admitted(self.waiting.any_not_passed_over());
     }
 
-    /// Takes the first request out of the waiting list, so that the scheduler considers the next one. It goes back to
-    /// the front when the step is decided.
+    /// Sets the first request of the waiting list aside, so that the scheduler considers the request behind it.
+    /// Requests that were set aside go back to the front of the list when the step is decided.
     fn pass_over(&mut self) {
         if let Some(head) = self.waiting.pop() {
             self.scratch.aside.push(WaitingRequest { passed_over: true, ..head });
         }
     }
 
-    /// Moves the head of the waiting list to the running list. `new` of its tokens are scheduled, and it gets KV slots
-    /// for `tokens` tokens in total. Returns false, and changes nothing, if too few blocks are free.
+    /// Moves the head of the waiting list to the running list, as request `r`. `new` of its tokens are scheduled, and
+    /// it gets KV slots for `tokens` tokens in total. Returns false, and changes nothing, if too few blocks are free.
     pub(super) fn admit(
         &mut self,
         head: WaitingRequest,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// The requests that calls to a policy have named, and the requests whose end was reported to the policy.
+/// The request ids in all calls to a policy, and the ids of the requests whose end was reported to the policy.
 #[derive(Default)]
 struct Calls {
     seen: BTreeSet<RequestId>,
@@ -23,7 +23,8 @@ impl Calls {
     }
 }
 
-/// Checks that no call names a request after the request's end was reported to the wrapped policy.
+/// A policy's wrapper. It checks that no call names a request after the request's end was reported to the wrapped
+/// policy.
 struct Checked {
     policy: Erratic,
     calls: Arc<Mutex<Calls>>,

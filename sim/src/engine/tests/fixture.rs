@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An event clock with which the engine computes no steps in one go, and gives ids to KV blocks, as for an executor
-/// with real memory.
+/// Wraps an event clock so that it works like an executor with real memory: the engine computes no steps in one go, and
+/// gives ids to KV blocks.
 struct Addressed<'a>(EventClock<'a>);
 
 impl<'a> AroundExecutor for Addressed<'a> {
@@ -41,7 +41,7 @@ impl SpecPolicy for Steady {
     }
 }
 
-/// An acceptance source whose draft tokens are right with probability `rate` at each output position.
+/// An acceptance source in which each draft token is right with probability `rate`, independently.
 pub struct Coin {
     pub rate: f64,
     pub seed: u64,
@@ -76,9 +76,9 @@ impl AcceptanceSource for Coin {
 /// Most tokens of a tree that a wild [`Erratic`] policy drafts.
 pub const WILD_TREE: u32 = 30;
 
-/// A policy that at random (keyed by the step) chooses draft lengths, stops drafting and drops draft tokens before
-/// verification, within its limit. In its wild form it also drafts trees, leaves requests out of steps, proposes more
-/// than is allowed, and refuses to draft for some requests.
+/// A policy that makes random choices, keyed by the step: it chooses draft lengths, stops drafting, and drops draft
+/// tokens before verification, within its limit. In its wild form it also drafts trees, leaves requests out of steps,
+/// proposes more than is allowed, and refuses to draft for some requests.
 pub struct Erratic {
     pub limit: u32,
     pub seed: u64,
@@ -93,8 +93,8 @@ impl Erratic {
         Erratic { limit, seed: 9, step: 0, wild, order: Vec::new() }
     }
 
-    /// In which way the draft trees of this step grow, drawn at random; `None` if the draft tokens of this step form
-    /// chains (one guess a position).
+    /// How the draft trees of this step grow, drawn at random; `None` if the draft tokens of this step form chains (one
+    /// guess a position).
     fn growth(&self) -> Option<Growth> {
         let width = |what: u64| 1 + self.draw(what, 3);
         match self.draw(200, 3) {
@@ -173,7 +173,7 @@ impl SpecPolicy for Erratic {
 }
 
 /// An acceptance source of prompt lookup (draft tokens are copied from earlier text) with match rate `match_rate`. The
-/// tables of its confidences take a while, so build it once.
+/// first drawn confidence tabulates its distributions, which takes a while, so build the source once.
 pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
     let source = Rates::PromptLookup(PromptLookup { match_rate, ..PromptLookup::default() });
     let spec = AcceptanceSpec { source, ..AcceptanceSpec::default() };
@@ -244,8 +244,8 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
     }
 
-    /// Runs a wild [`Erratic`] policy that drafts at most `limit` tokens for a request. Wild: it also drafts trees and
-    /// breaks limits.
+    /// Runs a wild [`Erratic`] policy that drafts at most `limit` tokens in a chain for a request. A wild policy also
+    /// drafts trees, and proposes more than is allowed.
     pub fn wild(&self, limit: u32) -> Run {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
@@ -287,7 +287,8 @@ impl Fixture {
         }
     }
 
-    /// Runs the erratic policy on an executor that needs the ids of blocks, as an executor with real memory does.
+    /// Runs an [`Erratic`] policy with draft limit `limit` on an executor that needs the ids of blocks, as an executor
+    /// with real memory does.
     pub fn erratic_addressed(&self, limit: u32) -> Run {
         let (draft, target, acceptance) = (Linear::new(self.draft), Linear::new(self.target), self.acceptance());
         let world = self.world((&draft, &target, &*acceptance), self.order(Some(limit), false));

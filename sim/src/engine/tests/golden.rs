@@ -40,8 +40,8 @@ fn the_token_budget_splits_a_prompt_after_the_decodes() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 9), (0.001, 250, 1)]));
     f.config.max_num_batched_tokens = 101;
     let chunks: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
-    // From the second step on, one token goes to the decode request, and 100 tokens of the budget are left for the
-    // prompt of 250 tokens. Its last chunk has 50.
+    // Token budget 101. From the second step on, one token goes to the decode request, and 100 tokens are left for the
+    // prompt of 250 tokens. Its last chunk has 50 tokens.
     assert_eq!(chunks[..4], [(0, 100), (1, 100), (1, 100), (1, 50)]);
 }
 
@@ -52,8 +52,8 @@ fn without_chunking_a_prompt_waits_for_a_whole_budget() {
     f.config.max_model_len = 110;
     f.config.chunked_prefill = Some(false);
     let run = f.plain();
-    // Head-of-line blocking: the prompt of 109 tokens does not fit beside two decode requests, and the short prompt
-    // waits behind it.
+    // Head-of-line blocking with a budget of 110 tokens: the prompt of 109 tokens does not fit beside two decode
+    // requests. The prompt of 10 tokens would fit, but waits behind it.
     let chunks: Vec<_> = run.steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
     assert_eq!(chunks, [(0, 100), (2, 0), (2, 0), (2, 0), (0, 109), (0, 10)]);
     assert_eq!(run.records.outcome[4], Outcome::Rejected);
@@ -73,8 +73,8 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 8)]));
     f.rate = 1.0;
     let run = fixed(&f, 3);
-    // The step of the prompt emits one token. The two steps with draft tokens emit 4 and 3 tokens: the output ends
-    // before the last token of the second one, but all its draft tokens count as accepted.
+    // The step of the prompt emits one token. The two steps with 3 draft tokens emit 4 and 3 tokens: the output of 8
+    // tokens ends before the last token of the second step. All 3 draft tokens of this step still count as accepted.
     let rows: Vec<_> = run.steps.iter().map(|s| (s.drafted, s.accepted, s.emitted, s.draft_passes)).collect();
     assert_eq!(rows, [(0, 0, 1, 1), (3, 3, 4, 3), (3, 3, 3, 3)]);
     let draft = Linear::new(f.draft);
@@ -82,8 +82,8 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     assert_eq!(run.steps[0].draft_time, shape(0, 10));
     assert_eq!(run.steps[1].draft_time, shape(10, 1) + shape(11, 1) + shape(12, 1));
     assert_eq!(run.steps[1].verify_time, pass(10, 4));
-    // All draft tokens of the first verifying step were accepted. The draft model has not processed the last of them,
-    // so the next first draft pass has two tokens.
+    // All draft tokens of the first verifying step were accepted. The draft model has not processed the last one of
+    // these, so the first draft pass of the next step processes two tokens.
     assert_eq!(run.steps[2].draft_time, shape(14, 2) + shape(15, 1) + shape(16, 1));
 }
 
@@ -105,8 +105,8 @@ fn the_model_length_caps_drafts_and_outputs() {
     let run = fixed(&f, 8);
     assert_eq!(run.records.emitted[..3], [10, 0, 1]);
     assert_eq!(run.records.outcome[1], Outcome::Rejected);
-    // With 10 tokens of context and a length limit of 20, positions up to 18 may be verified, so the request gets 8
-    // draft tokens. After this step there is room for one more token.
+    // With 10 tokens of context and `max_model_len` 20, positions up to 18 may be verified, so request 0 gets 8 draft
+    // tokens. After this step there is room for one more token.
     let drafted: Vec<_> = run.steps.iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [0, 8]);
 }
@@ -114,19 +114,20 @@ fn the_model_length_caps_drafts_and_outputs() {
 #[test]
 fn the_pool_preempts_from_the_back_and_recomputes() {
     let mut f = Fixture::new(requests(&[(0.0, 32, 20), (0.0, 32, 20)]));
-    // 2 + 2 blocks for the prompts, one spare block, and the null block: the second request must be preempted.
+    // The pool has 2 blocks for each of the two prompts, one spare block, and the null block. So the second request
+    // must be preempted.
     f.config.num_gpu_blocks = 6;
     f.config.prefix_caching = false;
     let run = f.plain();
     assert_eq!(run.records.preemptions, [0, 1]);
     assert_eq!(run.records.emitted, [20, 20]);
     assert!(run.records.finish[0] < run.records.finish[1]);
-    // The 32-token prompt of the second request, and the tokens that it had emitted, are computed a second time.
+    // After its preemption the second request computes its 32 prompt tokens and its emitted tokens a second time.
     assert!(run.totals.prefill_tokens > 64);
     let preempting = run.steps.iter().find(|s| s.preempted > 0).unwrap();
     assert_eq!((preempting.chunks, preempting.batch_size), (0, 1));
-    // With the prefix cache the second request finds its first block; its other block was handed out to the first
-    // request.
+    // With the prefix cache the preempted second request finds the first block of its prompt. The other block of its
+    // prompt was handed out to the first request.
     f.config.prefix_caching = true;
     assert_eq!(f.plain().totals.prefill_tokens, run.totals.prefill_tokens - 16);
 }
@@ -238,14 +239,14 @@ fn a_v0_decode_step_is_of_all_running_requests_and_charges_no_drafts() {
     f.config.max_draft_len = 20;
     let run = fixed(&f, 20);
     assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 800));
-    // v0 takes no tokens of the budget for draft tokens, so the setting `trimmed` has none to give to prompts: the
-    // steps are the same.
+    // v0 takes no tokens of the token budget for draft tokens. So the setting `trimmed` has no freed tokens to give to
+    // prompts, and the steps are the same.
     f.config.budget_charge = BudgetCharge::Trimmed;
     assert_eq!(fixed(&f, 20).steps, run.steps);
 }
 
-/// v0 ends a request when its length is above `max_model_len`. Its proposer drafts only if all draft tokens stay below
-/// that length.
+/// v0 ends a request when its length is above `max_model_len`. v0 drafts for a request only if all its draft tokens
+/// stay below `max_model_len`.
 #[test]
 fn a_v0_request_ends_one_token_beyond_the_models_length() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 1000)]));
@@ -254,7 +255,8 @@ fn a_v0_request_ends_one_token_beyond_the_models_length() {
     f.rate = 0.0;
     let run = fixed(&f, 3);
     assert_eq!(run.records.emitted, [91]);
-    // With 97 tokens and 3 draft tokens the length would reach 100.
+    // A request of 97 tokens with 3 draft tokens would reach `max_model_len` = 100, so the last four steps draft
+    // nothing.
     let drafted: Vec<_> = run.steps[run.steps.len() - 5..].iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [3, 0, 0, 0, 0]);
 }
@@ -269,7 +271,8 @@ fn a_v0_request_that_outgrew_the_pool_is_rejected_alone() {
     assert_eq!(f.plain().records.outcome, [Outcome::Rejected, Outcome::Finished]);
 }
 
-/// v0 counts every block that a token touches as a new block, so it preempts earlier than needed.
+/// v0 counts the block of the next token as a new block, even if the request already has this block. So v0 preempts a
+/// request although the next token would fit.
 #[test]
 fn v0_preempts_where_the_next_token_would_still_fit_a_block() {
     let mut f = Fixture::new(requests(&[(0.0, 20, 9), (0.0, 20, 9)]));
@@ -279,7 +282,7 @@ fn v0_preempts_where_the_next_token_would_still_fit_a_block() {
     f.config.max_model_len = 2048;
     let preemptions = |f: &Fixture| f.plain().records.preemptions;
     assert_eq!(preemptions(&f), [0, 8], "in each of the first one's decode steps, and admitted again in between");
-    // V1 needs one block more in the pool, because one is the null block.
+    // V1 needs a pool of 5 blocks in place of 4, because one block is the null block.
     (f.config.version, f.config.num_gpu_blocks) = (Version::V0_33, 5);
     assert_eq!(preemptions(&f), [0, 0]);
 }
@@ -341,8 +344,8 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
     assert_eq!(chunks(&f), [50, 40, 20], "the other one is there for two steps");
     f.workload = requests(&[(0.0, 100, 1)]);
     assert_eq!(chunks(&f), [100]);
-    // The adaptive threshold (most prompt tokens of a request in a step) is raised to an equal share of the token
-    // budget.
+    // With `long_prefill_token_threshold_adaptive`, the threshold (most prompt tokens of a request in a step) is raised
+    // to an equal share of the token budget: 128 / 2 = 64.
     f.workload = requests(&[(0.0, 100, 1), (0.0, 10, 2)]);
     f.config.max_num_batched_tokens = 128;
     f.config.long_prefill_token_threshold_adaptive = true;
@@ -351,8 +354,8 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
 
 #[test]
 fn admission_may_reserve_the_whole_sequence() {
-    // The pool has nine blocks, and the first prompt takes five. A chunk of the second prompt would fit into the other
-    // four, the whole prompt would not.
+    // The pool has nine blocks that requests can use, and the first prompt takes five. The other four blocks hold a
+    // chunk of 30 tokens of the second prompt, but not the whole prompt of 90 tokens.
     let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 90, 1)]));
     f.config.num_gpu_blocks = 10;
     f.config.max_num_batched_tokens = 110;
@@ -372,8 +375,8 @@ fn a_watermark_holds_blocks_back_while_something_runs() {
     assert_eq!(f.plain().steps[0].chunks, 2, "five blocks and four fit into nine");
     f.config.watermark = Some(0.1);
     assert_eq!(f.plain().steps[0].chunks, 1, "but not with one kept free");
-    // The watermark (blocks that must stay free at an admission) does not apply if nothing runs: the only request may
-    // use the whole pool.
+    // The watermark (blocks that must stay free at an admission) does not apply if no request runs: the only request,
+    // of 144 tokens, may use the whole pool of nine blocks.
     let mut alone = Fixture::new(requests(&[(0.0, 144, 1)]));
     alone.config = f.config;
     assert_eq!(alone.plain().records.outcome, [Outcome::Finished]);
@@ -384,7 +387,7 @@ fn an_equal_split_gives_the_draft_its_share_of_the_blocks() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 2)]));
     f.config.num_gpu_blocks = 301;
     f.config.draft_kv = DraftKv::EqualSplit { ratio: 0.5 };
-    // 301 / 1.5 = 200 blocks for the target and as many for the draft model; one of them is the null block. Without a
-    // drafter the target has all 301 blocks, one of them the null block.
+    // With a drafter, the target and the draft model get 301 / 1.5 = 200 blocks each; one block of the target is the
+    // null block. Without a drafter the target has all 301 blocks, one of them the null block.
     assert_eq!((fixed(&f, 1).usable_blocks, f.plain().usable_blocks), (199, 300));
 }

@@ -1,4 +1,5 @@
-//! Requests that two engines share. The test has one engine and acts as the other engine.
+//! Tests of requests that two engines share: one engine computes the prompt, the other engine the output. Each test has
+//! one engine and plays the part of the other engine itself.
 
 use super::fixture::{Fixture, Steady};
 use crate::*;
@@ -18,8 +19,8 @@ fn fixture(blocks: u32, draft_at: DraftAt) -> Fixture {
     f
 }
 
-/// Of a replica since the last call: the requests that ended, and the requests that got blocks for KV from another
-/// engine, each with its number of blocks.
+/// What happened on a replica since the last call: the ids of the requests that ended, and the requests that got blocks
+/// for KV from another engine, each with its number of blocks.
 fn news(replica: &mut dyn Replica) -> (Vec<RequestId>, Vec<(RequestId, u32)>) {
     let (mut ended, mut reserved) = (Vec::new(), Vec::new());
     replica.take_ended(&mut ended);
@@ -44,8 +45,8 @@ fn a_prompt_keeps_its_blocks_until_they_are_released() {
     }
 }
 
-/// A request whose KV comes from another engine has blocks only for its prompt. It does not run before its KV has
-/// arrived.
+/// While a request waits for the KV of its prompt from another engine, it has blocks only for its prompt. It does not
+/// run before this KV has arrived.
 #[test]
 fn a_held_request_runs_when_its_kv_is_there() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
@@ -65,8 +66,9 @@ fn a_held_request_runs_when_its_kv_is_there() {
     }
 }
 
-/// The blocks of two requests that wait for KV from another engine fill the pool, and no block is left for their
-/// outputs. vLLM would hang. Here the later request gives its blocks back and computes its prompt again.
+/// A pool of 8 blocks. Requests 0 and 1 wait for KV from another engine, and their prompts fill the pool, so that no
+/// block is left for their outputs. vLLM would hang. Here the later request gives its blocks back and computes its
+/// prompt again.
 #[test]
 fn held_requests_that_block_each_other_go_on() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
@@ -85,7 +87,7 @@ fn held_requests_that_block_each_other_go_on() {
     }
 }
 
-/// If the KV will not come, the engine computes the prompt itself.
+/// If the KV of a held request's prompt will not come from the other engine, the engine computes the prompt itself.
 #[test]
 fn a_held_request_can_compute_its_prompt_itself() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {

@@ -1,6 +1,6 @@
-//! The law of host time, computed by hand to the picosecond. One request: 10 prompt tokens, 8 output tokens, and 3
-//! draft tokens a step that are always accepted. The prompt's step emits one token, and two steps of 4 tokens emit the
-//! other 7.
+//! The law of host time, computed by hand to the picosecond. There is one request: 10 prompt tokens, 8 output tokens,
+//! and 3 draft tokens a step that are always accepted. The prompt's step emits one token, and two steps of 4 tokens
+//! emit the other 7 tokens.
 
 use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};
@@ -25,7 +25,7 @@ fn law(above: u32) -> HostLaw {
     HostLaw { request_s: REQUEST, token_s: TOKEN, speculating: MORE, without_graph }
 }
 
-/// How much later the request ends with the law of host time than without it: (with drafting, without drafting).
+/// How much later the only request ends with the host times `law` than without them: (with drafting, without drafting).
 fn later(mut f: Fixture, law: HostLaw) -> (Time, Time) {
     let both = |f: &Fixture| {
         let drafting = f.with(|s| s.run(Speculation::Policy(Box::new(Steady(3)))));
@@ -54,11 +54,13 @@ fn nothing_overlaps_where_steps_follow_each_other() {
     let f = || alone((Some(DraftAt::StepStart), Some(false)));
     let (work, steps) = (prompt() + verifying() * 2, prompt() + plain() * 7);
     assert_eq!(later(f(), law(1)), (work, steps));
-    // The prompt's step has no decode request, so it never exceeds the largest batch size with a captured CUDA graph.
+    // With `law(0)` the largest batch size with a captured CUDA graph is 0. Every step with a decode request exceeds
+    // it, but the prompt's step has no decode request and never exceeds it.
     assert_eq!(later(f(), law(0)), (work + Time::from_s(LAUNCH) * 2, steps + Time::from_s(1e-3) * 7));
 }
 
-/// The host's work is hidden behind the device in all steps but the last. The device waits for launches in every step.
+/// With async scheduling, the host's work is hidden behind the device in all steps but the last. Kernel launches are
+/// not hidden: the device waits for them in every step.
 #[test]
 fn a_step_in_flight_hides_the_work_and_not_the_launches() {
     let f = || alone((None, None));

@@ -47,7 +47,8 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
                 version,
                 method,
                 runner: runner.filter(|_| !v0),
-                // Async scheduling is on wherever the other settings allow it.
+                // With the order `Async`, `async_scheduling` is left out, so that it is on wherever the other settings
+                // allow it.
                 async_scheduling: (order != Order::Async).then_some(false),
                 draft_at: (order == Order::StepStart && !v0).then_some(DraftAt::StepStart),
                 scheduling_policy: if flag.1 { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
@@ -73,7 +74,7 @@ pub(super) fn configs() -> impl Strategy<Value = EngineConfig> {
     )
 }
 
-/// The engine's settings, changed so that draft tokens are made at the start of a step.
+/// Changes the engine's settings so that draft tokens are made at the start of a step.
 fn drafting_first(config: EngineConfig) -> EngineConfig {
     EngineConfig { draft_at: Some(DraftAt::StepStart), async_scheduling: None, ..config }
 }
@@ -96,7 +97,8 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     for i in 0..r.len() {
         emitted += u64::from(r.emitted[i]);
         if r.finished(i) {
-            // Invariant 4: a finished request has emitted its whole output and no more, up to the model's length.
+            // Invariant 4: a finished request has emitted its whole output and no token more, as far as `max_model_len`
+            // allows.
             let (prompt, output) = (f.workload.prompt_len[i], f.workload.output_len[i]);
             let longest = f.config.max_model_len + u32::from(f.config.version == Version::V0);
             prop_assert_eq!(r.emitted[i], output.min(longest - prompt));
@@ -125,9 +127,9 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
 }
 
-/// Invariant 3: the blocks in use belong to the requests in flight. These blocks hold at least the tokens of the step.
-/// They hold at most the requests' prompts and outputs, with `lookahead` draft tokens and `lookahead` KV slots behind
-/// each.
+/// Invariant 3: the KV blocks in use belong to the requests in flight. The blocks have at least as many slots as there
+/// are tokens in the step. They have at most the slots for the requests' prompts and outputs, with `lookahead` draft
+/// tokens and `lookahead` KV slots behind each request.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
@@ -140,7 +142,8 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
     let most = in_flight.map(|i| (f.workload.prompt_len[i] + r.emitted[i] + beyond).div_ceil(f.config.block_size));
     let most = most.sum::<u32>();
     prop_assert!(s.used_blocks <= most, "{} blocks where {} hold all requests in flight", s.used_blocks, most);
-    // Requests with a common prefix share its blocks.
+    // Requests with a common prefix share the blocks of this prefix, so their tokens need fewer slots than are counted
+    // here.
     if !f.config.prefix_caching || f.workload.prefix_ids.is_empty() {
         let least = s.context + u64::from(s.batch_size) + u64::from(s.verified) + s.chunk_tokens;
         let held = u64::from(s.used_blocks) * u64::from(f.config.block_size);
@@ -152,8 +155,8 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
 /// Number of steps with a preemption for which [`no_admission_beside_a_preemption`] was checked.
 static PREEMPTING: AtomicU64 = AtomicU64::new(0);
 
-/// vLLM V1 admits no request in a step that preempts one. So the requests that run after scheduling are the requests
-/// that ran before it, without those that ended or were preempted.
+/// vLLM V1 admits no request in a step that preempts a request. So the requests that run after scheduling are the
+/// requests that ran before scheduling, without those requests that ended or were preempted.
 fn no_admission_beside_a_preemption(
     f: &Fixture,
     run: &Run,
@@ -162,8 +165,8 @@ fn no_admission_beside_a_preemption(
 ) -> Result<(), TestCaseError> {
     let r = &run.records;
     let up_to = |times: &[Time], at: Time| times.iter().filter(|&&t| t <= at).count() as u32;
-    // A request may be rejected during scheduling. Its client (closed loop) then sends the next request in the middle
-    // of the step, so the counts below would be wrong.
+    // If a request is rejected during scheduling, its client (closed loop) sends the next request in the middle of the
+    // step. Then the counts of running requests below would be wrong, so such steps are not checked.
     let rejects = (0..r.len()).any(|i| r.outcome[i] == Outcome::Rejected && r.finish[i] == s.start);
     if s.preempted == 0 || f.config.version == Version::V0 || rejects {
         return Ok(());
@@ -180,7 +183,8 @@ fn no_admission_beside_a_preemption(
 /// right.
 type Revealed = BTreeMap<(RequestId, u32), bool>;
 
-/// A wrapper that records which draft tokens are right, as far as the chains of the wrapped policy show it.
+/// A policy's wrapper. It records which draft tokens are right, as far as the verified chains of the wrapped policy
+/// show it.
 struct Reveals {
     policy: Erratic,
     emitted: Vec<u32>,
@@ -240,7 +244,8 @@ fn invariants_1_to_5() {
         f.arrivals = arrivals;
         f.drafting = if drafts.0 { Drafting::Autoregressive } else { Drafting::Parallel };
         if !drafts.0 {
-            // Only runner V1 drafts in parallel.
+            // Only runner V1 drafts in parallel. So the runner is left to the release, which chooses V1 for parallel
+            // drafting.
             f.config.runner = None;
         }
         f.lookup = drafts.1.then(|| LOOKUPS.clone());
@@ -255,8 +260,8 @@ fn invariants_1_to_5() {
     assert!(preempting > 100, "only {preempting} steps preempted");
 }
 
-/// The truth does not depend on the policy: a draft token that two policies both made was right for both or wrong for
-/// both.
+/// Which draft tokens are right does not depend on the policy: if two policies make the draft token at the same
+/// position of a request, the token is right for both policies or wrong for both.
 #[test]
 fn the_luck_is_one() {
     let shared = Cell::new(0);
@@ -306,7 +311,7 @@ proptest! {
         prop_assert_eq!(format!("{:?}", skipped.totals), format!("{:?}", stepped.totals));
     }
 
-    /// A pool that only counts its blocks gives the same run as a pool whose blocks have ids.
+    /// A KV pool that only counts its blocks gives the same run as a KV pool whose blocks have ids.
     #[test]
     fn counting_blocks_changes_nothing(w in workloads(), config in configs(), limit in 0u32..6) {
         let mut f = Fixture::new(w);
@@ -316,8 +321,8 @@ proptest! {
         prop_assert_eq!(counted.steps, named.steps);
     }
 
-    /// Invariant 7: a drafter that may never draft gives the same bytes as the engine without a drafter, if the draft
-    /// model takes no blocks and processes no prompts.
+    /// Invariant 7: with a drafter whose limit is 0 draft tokens, records and steps equal those without a drafter. This
+    /// holds if the draft model takes no KV blocks and processes no prompts.
     #[test]
     fn invariant_7(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);
@@ -329,13 +334,14 @@ proptest! {
         prop_assert_eq!(plain.steps, zero.steps);
     }
 
-    /// Invariant 9: if every time is multiplied by a power of two, the whole run scales exactly by it.
+    /// Invariant 9: if every time in the inputs is multiplied by a power of two, all times of the run are multiplied by
+    /// exactly this number.
     #[test]
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        // Draft tokens are made at the start of a step here. In the other orders of steps vLLM's loop sleeps for a
-        // fixed time, which does not scale.
+        // Draft tokens are made at the start of a step here. In the other two orders of steps vLLM's loop sometimes
+        // sleeps for a fixed time (1 ms), which does not scale.
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();

@@ -25,9 +25,9 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
     let whole: u128 = done.iter().map(|&i| u128::from((r.finish[i] - r.arrival[i]).0)).sum();
     let waiting: u128 = done.iter().map(|&i| u128::from((r.first_scheduled[i] - r.arrival[i]).0)).sum();
     prop_assert_eq!((lives.requests, lives.whole, lives.waiting), (done.len() as u64, whole, waiting));
-    // The host's part is the latency minus all other parts. A request's share of a pass is rounded down when the
-    // request enters or leaves the running list in the middle of the pass. Each time, six parts are off by up to 1 ps,
-    // so the host's part may be below zero by the sum of these errors.
+    // The host's part is the latency minus all other parts. When a request enters or leaves the running list in the
+    // middle of a pass, its shares of the pass's six device times are rounded down. Each of the six is off by up to 1
+    // ps each time, so the host's part may be below zero by the sum of these errors.
     let readings = 2 * (done.len() as i128 + r.preemptions.iter().map(|&n| i128::from(n)).sum::<i128>());
     prop_assert!(lives.host() >= -6 * readings, "{} ps", lives.host());
     if r.preemptions.iter().all(|&n| n == 0) {
@@ -64,7 +64,7 @@ proptest! {
         check(&noisy(&f, Speculation::Off), false)?;
         check(&noisy(&f, Speculation::Policy(Box::new(Steady(limit)))), true)?;
         check(&f.wild(limit), true)?;
-        // Runs without noise on the pass times; the proposals of the policy take time.
+        // From here on runs have no noise on the pass times, and the proposals of the policy take time.
         f.config.decision_s.propose = 1e-4;
         check(&f.erratic(limit), true)?;
     }

@@ -1,5 +1,5 @@
-//! Tests the engine in a server, to which requests come while it runs, and which forgets ended requests. Its results
-//! equal the results of a run that knows all requests before and forgets none, and aborted requests leave nothing
+//! Tests the engine as it works in a server, where requests come while it runs and ended requests are forgotten. Its
+//! results equal the results of a run that knows all requests before and forgets none. Aborted requests leave nothing
 //! behind.
 
 use super::fixture::{Erratic, Fixture};
@@ -26,14 +26,15 @@ fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
     out
 }
 
-/// A time at which an engine with this output has ended all its work.
+/// A time at which the engine that gave the output `out` has certainly ended all its work.
 fn engine_time(out: &GivenOut) -> Time {
     out.emitted.last().map_or(Time::ZERO, |e| e.at) + Time::from_s(1000.0)
 }
 
 proptest! {
-    /// Requests that come while the engine runs and forgets ended requests get the same times and tokens as in a run
-    /// that knows the whole workload and forgets none, for every policy, order of steps and release.
+    /// Compares two runs for every policy, order of steps and release. In one run requests come while the engine runs,
+    /// and the engine forgets ended requests. The other run knows the whole workload and forgets none. Requests get the
+    /// same times and tokens in both.
     #[test]
     fn unknown_requests_fare_as_known_ones(
         w in workloads(),
@@ -70,8 +71,8 @@ proptest! {
         }
     }
 
-    /// A run takes its requests one at a time and forgets ended ones. It has the records and totals of a run that knows
-    /// the whole workload and forgets none, in open and closed loops.
+    /// Compares two runs, in open and closed loops. One run takes its requests one at a time and forgets ended
+    /// requests. The other run knows the whole workload and forgets none. Both have the same records and totals.
     #[test]
     fn a_streamed_run_is_the_whole_run(
         w in workloads(),
@@ -132,7 +133,8 @@ proptest! {
             for id in 0..requests {
                 prop_assert!(ended(id) || aborted(id) && !had_ended.contains(&id), "request {}", id);
             }
-            // All ids are free, so requests that come now take the ids of others. They run to their end.
+            // All requests have ended, so inside the engine the ids of ended requests are free again and new requests
+            // take them. For the client each new request has a new id. All new requests run to their end.
             let again = |id| Request { arrival: engine_time(&out), ..f.workload.get(id) };
             let more: Vec<RequestId> = (0..requests).map(|id| engine.give_new(again(id))).collect();
             prop_assert_eq!(&more, &(requests..2 * requests).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! The orders of the phases of a step, computed by hand to the picosecond. One request: 10 prompt tokens, 8 output
-//! tokens, and 3 draft tokens a step that are always accepted.
+//! The orders of the phases of a step, computed by hand to the picosecond. Most tests have one request: 10 prompt
+//! tokens, 8 output tokens, and 3 draft tokens a step that are always accepted.
 
 use super::fixture::{Fixture, Steady, YARDSTICK};
 use crate::acceptance::{AcceptanceSpec, LookupBesideModel, PromptLookup, Rates};
@@ -28,13 +28,14 @@ fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     pass(context, batched) + pass(from + 1, 1) + pass(from + 2, 1)
 }
 
-/// Runner V2: clients get the first token as soon as it is sampled. The next target pass waits for the draft tokens.
+/// Runner V2: clients get the prompt's first token as soon as it is sampled. The next target pass waits for the draft
+/// tokens.
 #[test]
 fn drafts_delay_the_next_step_and_not_the_token() {
     let f = alone((None, Some(false), None));
     let run = fixed(&f);
-    // The first draft pass after the prompt has the prompt and one extra token of the draft model. The first draft pass
-    // after a verifying step has the step's 4 scheduled tokens and one extra token.
+    // The first draft pass after the prompt processes the 10 prompt tokens and one extra token of the draft model. The
+    // first draft pass after a verifying step processes the step's 4 scheduled tokens and one extra token.
     let (first, second) = (drafts(&f, 0, 11, 10), drafts(&f, 10, 5, 14));
     let sampled = target(0, 10);
     let verified = sampled + first + target(10, 4);
@@ -57,8 +58,8 @@ fn runner_v1_delivers_after_drafting() {
     assert_eq!(run.records.finish[0], end);
 }
 
-/// Async scheduling: the device goes on at once, and the host's time is hidden. One needless step is run at the end,
-/// because the host does not know the output when it schedules.
+/// Async scheduling: the device runs the next step at once, and the host's time is hidden. One needless step runs at
+/// the end, because the host schedules it before it knows the output of the step before.
 #[test]
 fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     let mut f = alone((None, None, None));
@@ -67,23 +68,24 @@ fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     assert_eq!(run.records.finish, sync.records.finish);
     let emitted: Vec<_> = run.steps.iter().map(|s| s.emitted).collect();
     assert_eq!(emitted, [1, 4, 3, 0]);
-    // The run has one step more than the request needs. The draft tokens of this step do not count as drafted and
-    // verified.
+    // The run has one step more than the request needs. The draft tokens of this last step count neither as drafted nor
+    // as accepted.
     assert_eq!((run.records.drafted[0], run.records.accepted[0]), (6, 6));
 
     f.config.step_overhead_s = 1e-3;
     let host = Time::from_s(1e-3);
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.async_scheduling = Some(false);
-    // Without async scheduling the host's time after a step delays the next step, except while the device drafts. Here
-    // drafting takes longer than 1 ms, so only the host's time after the last step counts.
+    // Without async scheduling the host's time after a step delays the next step, except for the part in which the
+    // device drafts. With 1 ms of host time drafting takes longer, so only the host's time after the last step counts.
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.step_overhead_s = 10e-3;
     let drafting = sync.steps[0].draft_time + sync.steps[1].draft_time;
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + Time::from_s(30e-3) - drafting);
 }
 
-/// Without a drafter the orders differ only in the host's time: with a step in flight it is hidden.
+/// Without a drafter, async scheduling only hides the host's time of all steps but the last. Drafting at the start or
+/// at the end of a step makes no difference then.
 #[test]
 fn plain_decoding_has_two_orders() {
     let mut f = alone((None, None, None));
@@ -97,8 +99,8 @@ fn plain_decoding_has_two_orders() {
     assert_eq!(f.plain().steps, sync.steps);
 }
 
-/// vLLM's loop sleeps if it ran nothing. Behind a step in flight that certainly ends the only request, nothing can be
-/// scheduled. So the waiting request starts a millisecond late.
+/// vLLM's loop sleeps 1 ms if it ran no step. Only one request may run. While the step in flight certainly ends request
+/// 0, nothing can be scheduled, and the loop sleeps. So request 1 starts a millisecond late.
 #[test]
 fn an_empty_step_costs_a_millisecond() {
     let requests = [Request::new(Time::ZERO, 10, 2), Request::new(Time::ZERO, 10, 2)];
@@ -136,7 +138,8 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
         let own = fixed(&f);
         let (mut last, mut hidden) = (Time::ZERO, Time::ZERO);
         // If draft tokens are made at the start of a step, draft passes run at the same time as the target pass of the
-        // step before. Draft passes behind the last step delay nothing.
+        // step before. If draft tokens are made at the end of a step, the draft passes behind the last step delay
+        // nothing, so the last step is left out.
         let steps = own.steps.len() - usize::from(draft_at.is_none());
         for (one, two) in own.steps.iter().zip(&shared.steps).take(steps) {
             let covered = two.draft_time.min(if draft_at.is_some() { last } else { two.verify_time });
@@ -178,8 +181,8 @@ fn a_table_on_runner_v1_pays_for_piecewise_graphs() {
     assert_eq!(finish(Runner::V2, 1e-3, true), finish(Runner::V2, 0.0, true));
 }
 
-/// If the lookup finds a match, a step copies its draft tokens at no cost. Any other step takes at most the draft
-/// model's passes.
+/// If the lookup finds a match, the step's draft tokens are copied and take no time. In any other step at most as many
+/// draft tokens are made as the draft model has passes (2).
 #[test]
 fn a_lookup_beside_a_model_spares_its_passes() {
     let lookup = PromptLookup { match_rate: 0.5, precision: 0.9, mean_run: 12.0 };

@@ -1,4 +1,5 @@
-//! Sessions: turns follow each other, and a turn finds the text of the turns before it in the prefix cache.
+//! Tests of sessions (conversations): the turns of a session follow each other, and a turn finds the text of the turns
+//! before it in the prefix cache.
 
 use super::fixture::Fixture;
 use super::invariants::configs;
@@ -34,8 +35,8 @@ fn fixture(w: Workload) -> Fixture {
     f
 }
 
-/// vLLM computes the last token of an answer only when it is part of the next prompt. A turn therefore finds the full
-/// blocks of all earlier tokens, except the last token, in the cache.
+/// vLLM computes the KV of an answer's last token only when the token is part of the next prompt. So a turn finds in
+/// the cache the full blocks of all tokens of the turns before, without the last answer's last token.
 #[test]
 fn a_turn_computes_only_what_is_new() {
     for (new, answer) in [(100, 40), (64, 32), (33, 1), (48, 17)] {
@@ -66,8 +67,8 @@ fn without_prefix_caching_a_turn_computes_all() {
 }
 
 proptest! {
-    /// For each order of steps and release, with preemptions: every turn ends once. A first turn is sent at its
-    /// session's start. A later turn is sent exactly its gap after the turn before it ended.
+    /// For each order of steps and each release, with preemptions: every turn ends once. A first turn is sent at its
+    /// session's start. A later turn is sent exactly its gap after the end of the turn before it.
     #[test]
     fn every_turn_is_sent_a_gap_after_the_last_one_ended(
         turns in prop::collection::vec(1u32..5, 1..8),

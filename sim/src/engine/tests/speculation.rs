@@ -47,8 +47,8 @@ fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
     f.with(|s| s.run(Speculation::Policy(Box::new(policy))))
 }
 
-/// With `budget_charge = trimmed` only verified tokens are charged. Token budget that was reserved for draft tokens,
-/// but for which no draft token was proposed, goes to prompts.
+/// With `budget_charge = trimmed` only verified tokens are charged. A lookup without a match proposes no draft token;
+/// the token budget that was reserved for its draft tokens goes to prompts.
 #[test]
 fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
@@ -72,13 +72,13 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     f.config.max_num_new_slots_for_drafting = Some(0);
     f.config.budget_charge = BudgetCharge::Trimmed;
     let steps = run(&f, Same { first: Some(1), ..Same::chain(3) }).steps;
-    // Two decode requests reserve 4 tokens each. One runs and verifies 3 draft tokens, so 16 of the 20 tokens of the
-    // budget are left for the prompt.
+    // Two decode requests reserve 4 tokens each. Only the first one runs, with 1 + 3 tokens, so 16 of the 20 tokens of
+    // the budget are left for the prompt.
     assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
 }
 
-/// In parallel drafting the draft model does not process its own draft tokens, so it must process the accepted ones
-/// later (catch up).
+/// In parallel drafting the draft model does not process its own draft tokens. So it must process accepted draft tokens
+/// later, in the first draft pass of the next step (catch up).
 #[test]
 fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -90,8 +90,8 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let steps = run(&f, Same::chain(3)).steps;
     assert_eq!(steps.iter().map(|s| s.draft_passes).collect::<Vec<_>>(), [1, 1, 1]);
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(14, 3 + 3)]);
-    // Several heads give a draft tree in one pass, one token a depth. Here too the draft model must process the
-    // accepted tokens later (catch up).
+    // Several heads give a draft tree in one pass; each request has one new token at each depth in the pass. Here too
+    // the draft model must process the accepted tokens later (catch up).
     let steps = run(&f, two.clone()).steps;
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 2), shape(13, 2 + 2)]);
     f.rate = 0.0;
@@ -103,8 +103,8 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
 }
 
-/// A beam of two does not expand every node of a draft tree. If the target's path ends at a node that was not expanded,
-/// the draft model has not processed the last accepted token.
+/// A beam of two does not expand every node of a draft tree. If the path of accepted tokens ends at a node that was not
+/// expanded, the draft model has not processed the last accepted token.
 #[test]
 fn an_accepted_node_that_was_not_expanded_is_caught_up() {
     let mut tree = DraftTree::default();
@@ -125,8 +125,8 @@ fn an_accepted_node_that_was_not_expanded_is_caught_up() {
 
 #[test]
 fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
-    /// A policy that drafts a beam of two with three levels. It checks that of each request's tokens at most one was
-    /// not processed by the draft model.
+    /// A policy that drafts a beam of two with three levels. It checks that the draft model has missed at most one
+    /// token of each request.
     struct Beam;
     impl SpecPolicy for Beam {
         fn limits(&self) -> DraftLimits<'_> {
@@ -146,8 +146,8 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     f.rate = 0.4;
     let steps = run(&f, Beam).steps;
     let draft = Linear::new(f.draft);
-    // Three passes of 1, 2 and 2 tokens. Sometimes a token that the draft model has missed is added, also after a
-    // partial acceptance.
+    // Time of three draft passes of 1, 2 and 2 tokens. `gap` is 1 if the first pass also processes a token that the
+    // draft model has missed.
     let passes = |c: u64, gap: u64| {
         let pass = |context, batched| draft.pass(PassShape { requests: 1, context, batched, pairs: 0 });
         pass(c, 1 + gap) + pass(c + 1, 2) + pass(c + 3, 2)
@@ -161,11 +161,12 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     assert!(gaps(2) > 0 && gaps(3) > 0);
 }
 
-/// A draft length that is fixed before drafting is one decision a step: the host does not wait for the device between
-/// draft passes.
+/// With a draft length that is fixed before drafting there is one decision in a step. The host does not wait for the
+/// device between draft passes.
 #[test]
 fn only_decisions_that_are_made_cost_time() {
-    /// A policy that decides after every draft pass whether to go on, and selects the draft tokens to verify.
+    /// A policy that decides after every draft pass whether to run the next one, and selects the draft tokens to
+    /// verify.
     struct Looks;
     impl SpecPolicy for Looks {
         fn limits(&self) -> DraftLimits<'_> {
@@ -193,8 +194,8 @@ fn only_decisions_that_are_made_cost_time() {
     assert_eq!(looks - run(&f, Looks).steps[1].draft_time, us(1 + 10 + 100));
 }
 
-/// Prompt lookup has no KV. If the engine's setting `draft_prefill` is on, the engine charges costs that do not exist,
-/// and must warn.
+/// Prompt lookup has no KV. If the engine's setting `draft_prefill` is on, the engine charges draft passes over prompts
+/// that a lookup does not make, and must warn.
 #[test]
 fn a_lookup_with_a_draft_prefill_gives_a_warning() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -206,8 +207,8 @@ fn a_lookup_with_a_draft_prefill_gives_a_warning() {
     assert!(!warns(&f));
 }
 
-/// If the draft model does not process prompts, there is no draft prefill to skip: `drafts_for_next` is not called, and
-/// every request may draft.
+/// If the draft model does not process prompts, there is no draft prefill to skip. Then `drafts_for_next` is not
+/// called, and every request may draft.
 #[test]
 fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     struct Never;
@@ -228,8 +229,8 @@ fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     assert!(run(&f, Never).totals.drafted > 0);
 }
 
-/// Which draft tokens are right is known up to `max_draft_len` tokens beyond an output's end and no further. The limit
-/// of a tree counts tokens, so the engine must limit the tree's depth.
+/// An acceptance source knows which draft tokens are right only up to `max_draft_len` tokens beyond an output's end. A
+/// policy's limit of a tree counts tokens and not depth, so the engine must limit the tree's depth.
 #[test]
 fn no_tree_is_deeper_than_the_longest_draft() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 100)]));

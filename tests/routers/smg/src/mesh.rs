@@ -1,4 +1,5 @@
-//! The types of a mesh of SMG gateways, without a function: the recorder has only one gateway.
+//! The types with which SMG's gateways share routing data (a mesh). Their methods do nothing here, because the recorder
+//! has only one gateway.
 
 pub mod adapters {
     pub mod tree_sync {

@@ -41,7 +41,7 @@ pub fn arrows(source: &Source) -> Arrows {
 
 impl Source {
     /// The file on which a mention in module `module` depends. `None` if the mention leads to no item of the crate, or
-    /// to a name that the file only exports from below itself.
+    /// to a name that the file only re-exports (`pub use`) from a module below it.
     fn leads(&self, module: usize, mention: &Mention) -> Option<usize> {
         let path = &mention.path;
         let target = match mention.how {
@@ -117,8 +117,8 @@ impl Source {
         })
     }
 
-    /// The file that is assumed to define a name that was not found in `module`. If only one file of the crate defines
-    /// the name, it is this file. Otherwise it is the file of `module`.
+    /// The file that is assumed to define a name that was not found in `module`. If exactly one file of the crate
+    /// defines the name, the result is this file. Otherwise it is the file of `module`.
     fn only(&self, module: usize, name: &str) -> usize {
         let defines = |n: &Name| matches!(n, Name::Item);
         let mut defining = self.modules.iter().filter(|m| m.names.get(name).is_some_and(|n| n.iter().any(defines)));
@@ -128,8 +128,8 @@ impl Source {
         }
     }
 
-    /// The definition of a macro that is called by its name alone. It is searched in `module` and then in the modules
-    /// around it.
+    /// The definition of a macro that is called by its name alone. The definition is searched in `module` and then in
+    /// the modules around `module`.
     fn textual(&self, module: usize, name: &str) -> Option<Target> {
         let mut at = Some(module);
         while let Some(m) = at {

@@ -3,8 +3,8 @@
 use super::arrows::Arrows;
 use std::collections::BTreeSet;
 
-/// The strongly connected components of more than one node, by Tarjan's algorithm. The nodes of each are sorted by
-/// number.
+/// The strongly connected components of more than one node, by Tarjan's algorithm. The nodes of each component are
+/// sorted by number.
 pub fn circles(arrows: &Arrows) -> Vec<Vec<usize>> {
     let mut search = Search {
         arrows,
@@ -60,8 +60,9 @@ impl Search<'_> {
     }
 }
 
-/// Orders the files of a circle so that few edges point upward, and returns these edges. Empty if and only if the files
-/// make no circle. Uses the heuristic of Eades, Lin and Smyth (1993) for the least feedback arc set.
+/// Orders the files of a circle so that few edges (dependencies) lead back to a file earlier in the order, and returns
+/// these edges. Empty if and only if the files make no circle. Uses the heuristic of Eades, Lin and Smyth (1993) for
+/// the least feedback arc set.
 pub fn upward(circle: &[usize], arrows: &Arrows) -> Vec<(usize, usize)> {
     let mut left: BTreeSet<usize> = circle.iter().copied().collect();
     let (mut head, mut tail) = (Vec::new(), Vec::new());

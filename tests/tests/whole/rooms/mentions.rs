@@ -23,7 +23,7 @@ pub enum How {
     Plain,
 }
 
-/// The names that a part of the source mentions, as far as found.
+/// The names that a part of a crate's source mentions, collected so far.
 #[derive(Default)]
 pub struct Mentions {
     pub found: Vec<Mention>,
@@ -88,7 +88,8 @@ impl Mentions {
         }
     }
 
-    /// Adds a `use` in the body of a function, as if it held for the whole module. Returns the index after it.
+    /// Adds a `use` in the body of a function, as if it held for the whole module. Returns the index of the token after
+    /// the `use`.
     fn of_inner_use(&mut self, tokens: &[TokenTree], at: usize) -> usize {
         let Some(end) = (at..tokens.len()).find(|&i| is_punct(tokens.get(i), ';')) else { return at + 1 };
         if let Ok(item) = syn::parse2(tokens[at..=end].iter().cloned().collect()) {

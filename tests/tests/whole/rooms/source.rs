@@ -73,7 +73,7 @@ impl Source {
             .into_iter()
             .filter(|(path, ..)| !tests.iter().any(|t| path.starts_with(t)) && !path.iter().any(|p| named_as_test(p)))
             .collect();
-        // In this order, a module comes after its parent, and the root comes first.
+        // The files are sorted by module path: a module comes after its parent, and the root comes first.
         kept.sort_by(|a, b| a.0.cmp(&b.0));
         assert!(kept.first().is_some_and(|(path, ..)| path.is_empty()), "a crate has a lib.rs or a main.rs");
 
