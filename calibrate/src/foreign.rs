@@ -160,28 +160,39 @@ fn sglang_serve(f: &mut Foreign) -> Result<()> {
 }
 
 fn requests(f: &mut Foreign) -> Result<()> {
-    let mut adaptive = 0;
+    let mut several = 0;
     for r in sglang_requests::read(&f.path).map_err(unread)? {
         if let Some(prompt) = r.prompt_tokens {
             f.requests.push((r.received_s, prompt, r.completion_tokens));
         }
         let Some(s) = &r.speculation else { continue };
-        let deepest = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
-        // SGLang reports `proposed_drafts` = steps × configured draft length, even if steps drafted less. `deepest`
-        // is the largest number of draft tokens that a step accepted. If `proposed_drafts` is not steps × `deepest`,
-        // the request is taken to have several draft lengths, and a note for the user says so.
-        adaptive += usize::from(s.proposed_drafts.is_some_and(|p| p != s.verify_steps * u64::from(deepest)));
+        let (drafted, one_length) = drafted_by_sglang(s);
+        several += usize::from(!one_length);
         let counted = s.correct_drafts_histogram.iter().enumerate();
-        f.rounds.extend(counted.map(|(accepted, &n)| (deepest, accepted as u32, n)));
+        f.rounds.extend(counted.map(|(accepted, &n)| (drafted, accepted as u32, n)));
     }
     let first = f.requests.iter().filter_map(|r| r.0).fold(f64::INFINITY, f64::min);
     f.requests.iter_mut().for_each(|r| r.0 = r.0.map(|s| s - first));
-    if adaptive > 0 {
+    if several > 0 {
         f.notes.push(format!(
-            "of {adaptive} requests the drafts that were proposed have several widths: rounds that accepted the most count as full ones"
+            "of {several} requests the drafts that were proposed have several widths: rounds that accepted the most count as full ones"
         ));
     }
     Ok(())
+}
+
+/// How many tokens SGLang drafted in each round of a request, and whether that was the same number in all rounds.
+/// SGLang reports `proposed_drafts` = rounds × configured draft length, even if rounds drafted less. With several
+/// configured lengths this is no multiple of the rounds, or too small for the most accepted tokens; then the number of
+/// drafted tokens is taken to be the most accepted tokens.
+fn drafted_by_sglang(s: &sglang_requests::RequestSpeculation) -> (u32, bool) {
+    let most_accepted = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
+    let Some(proposed) = s.proposed_drafts else { return (most_accepted, true) };
+    let length = proposed / s.verify_steps.max(1);
+    match length * s.verify_steps == proposed && length >= u64::from(most_accepted) {
+        true => (length as u32, true),
+        false => (most_accepted, false),
+    }
 }
 
 fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> Result<()> {
@@ -235,4 +246,30 @@ fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request with 2, 1 and 1 rounds that accepted 0, 1 and 2 draft tokens, of which SGLang proposed `proposed`.
+    fn drafted(proposed: Option<u64>) -> (u32, bool) {
+        drafted_by_sglang(&sglang_requests::RequestSpeculation {
+            verify_steps: 4,
+            correct_drafts: 3,
+            correct_drafts_histogram: vec![2, 1, 1],
+            proposed_drafts: proposed,
+            cap_length: None,
+            cap_lens_histogram: vec![],
+            block_accept_length: None,
+        })
+    }
+
+    #[test]
+    fn sglangs_draft_length_is_found_although_no_round_accepted_all_of_it() {
+        assert_eq!(drafted(Some(12)), (3, true));
+        assert_eq!(drafted(Some(8)), (2, true));
+        assert_eq!(drafted(None), (2, true));
+        assert_eq!((drafted(Some(10)), drafted(Some(4))), ((2, false), (2, false)));
+    }
 }

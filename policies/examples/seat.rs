@@ -201,8 +201,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             verify_time: Time::from_s(step.target_s),
         });
         step.ended.iter().for_each(|&id| policy.request_finished(id));
-        let answer =
-            Answer { drafted: fresh.drafts.draft_len.clone(), verified: fresh.drafts.verify_len.clone() };
+        let answer = Answer { drafted: fresh.drafts.draft_len.clone(), verified: fresh.drafts.verify_len.clone() };
         println!("{}", serde_json::to_string(&answer)?);
         std::io::stdout().flush()?;
         held = fresh;

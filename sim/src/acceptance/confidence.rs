@@ -161,29 +161,38 @@ impl ConfidenceModel {
     }
 
     /// Draws the confidence that policies see, from 1e-6 to 1, for the token at `depth` (from 0) of the draft round
-    /// that starts at output position `round_start`. `rate` is the probability that the token is right.
+    /// that starts at output position `round_start`. `rate_logit` is the log-odds that the token is right.
     ///
     /// `right` says whether the token is right, if all tokens before it in the draft round are right. Otherwise the
     /// token is off the target's path: then `right` is `None`, `path` identifies the branch of the draft tree, and the
     /// confidence is drawn as for a wrong token.
-    pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, path: u64, rate: f64) -> f32 {
+    pub fn draw(
+        &self,
+        id: RequestId,
+        round_start: u32,
+        depth: u32,
+        right: Option<bool>,
+        path: u64,
+        rate_logit: f64,
+    ) -> f32 {
         let off_path = || Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into());
         let u = match right {
             Some(_) => Luck::new(self.seed, Stream::Confidence, id.into()).unit(u64::from(round_start + depth)),
             None if path == 0 => off_path().unit(depth.into()),
             None => off_path().narrow(path).unit(depth.into()),
         };
-        let z = self.quantile(right == Some(true), rate, u);
+        let z = self.quantile(right == Some(true), rate_logit, u);
         let x = (z - self.intercept(depth)) / self.spec.curve.slope;
         let seen = self.spec.misfit.scale * x + self.spec.misfit.shift;
         (sigmoid(seen) as f32).clamp(1e-6, 1.0)
     }
 
     /// The quantile at probability `u` of the log-odds z of right draft tokens (`right`) or of wrong draft tokens.
-    /// Interpolates linearly between the tabulated rates and between the tabulated quantiles.
-    fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
+    /// `rate_logit` is the log-odds of the acceptance rate. Interpolates linearly between the tabulated rates and between
+    /// the tabulated quantiles.
+    fn quantile(&self, right: bool, rate_logit: f64, u: f64) -> f64 {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
-        let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
+        let (i, along_rate) = cell(rate_logit / (2.0 * RATE_REACH) + 0.5, RATES);
         let (j, along_u) = cell(logit(u) / (2.0 * REACH) + 0.5, QUANTILES);
         let entry = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
         let low = entry(i, j) + (entry(i, j + 1) - entry(i, j)) * along_u;

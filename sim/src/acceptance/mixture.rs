@@ -4,6 +4,7 @@
 //! mostly reached by easy requests (docs/model.md 6.5).
 
 use super::TruthRow;
+use super::confidence::logit;
 use super::source::{Bits, below, fill_constant, within};
 use crate::draws::Draws;
 use crate::executor::RequestTruth;
@@ -148,6 +149,7 @@ impl Bits for MixtureBits {
         out.reset(positions, 1);
         let key = u64::from(request.id);
         let rate = self.rate_of(request.id, request.category);
+        out.rate_logit = Some(logit(rate));
         fill_constant(Luck::new(self.seed, Stream::Right, key), rate, positions, out.depth_mut(0));
         if self.autocorrelation == 0.0 {
             return;

@@ -53,6 +53,9 @@ pub struct TruthRow {
     /// Bitmaps with the layout of `words`: 1 where it is known whether the draft token is right, 0 where this is made
     /// up. Empty if it is known everywhere.
     known: Vec<u64>,
+    /// The log-odds of the probability that a draft token of the request is right, if the request has the same
+    /// probability at all positions and depths. `None` if it has not, or if the source did not fill it in.
+    rate_logit: Option<f64>,
 }
 
 impl TruthRow {
@@ -67,6 +70,7 @@ impl TruthRow {
         self.matched.clear();
         self.proposed.clear();
         self.known.clear();
+        self.rate_logit = None;
     }
 
     /// Marks for all draft tokens that it is not known whether they are right: no real run revealed it, so it is made
@@ -216,6 +220,20 @@ pub trait AcceptanceSource: Send + Sync {
     /// `right` says whether the token is right, if every earlier token of the draft round was right. Otherwise `right`
     /// is `None`, and `path` distinguishes the branches of a tree (0 along first guesses).
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32;
+
+    /// The same value as [`confidence`](AcceptanceSource::confidence). `truth` is what [`start`](AcceptanceSource::start)
+    /// filled in for this request. A source that stores there what a confidence depends on computes it once a request.
+    fn confidence_with(
+        &self,
+        request: RequestTruth,
+        _truth: &TruthRow,
+        round_start: u32,
+        depth: u32,
+        right: Option<bool>,
+        path: u64,
+    ) -> f32 {
+        self.confidence(request, round_start, depth, right, path)
+    }
 
     /// The rank (from 2) of the target's token among the draft model's guesses at `position`, given that the first
     /// guess is wrong.

@@ -102,13 +102,25 @@ impl<B: Bits> AcceptanceSource for Source<B> {
     }
 
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {
+        self.confidence_with(request, &TruthRow::default(), round_start, depth, right, path)
+    }
+
+    fn confidence_with(
+        &self,
+        request: RequestTruth,
+        truth: &TruthRow,
+        round_start: u32,
+        depth: u32,
+        right: Option<bool>,
+        path: u64,
+    ) -> f32 {
         if right.is_some()
             && let Some(recorded) = self.bits.recorded_confidence(request, round_start + depth)
         {
             return recorded;
         }
-        let rate = self.bits.rate(request, round_start + depth, depth);
-        self.confidence.draw(request.id, round_start, depth, right, path, rate)
+        let rate_logit = truth.rate_logit.unwrap_or_else(|| logit(self.bits.rate(request, round_start + depth, depth)));
+        self.confidence.draw(request.id, round_start, depth, right, path, rate_logit)
     }
 
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {

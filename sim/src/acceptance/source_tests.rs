@@ -207,6 +207,32 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
     assert_ne!(off(20, 3), off(22, 1));
 }
 
+/// A confidence is the same, bit for bit, with and without what the source stored of the request when it started. One
+/// row serves requests of different sources in turn, as an engine reuses rows.
+#[test]
+fn stored_rates_change_no_confidence() {
+    let laws = [
+        one_law(8.0, 5.7, 0.078),
+        Rates::ByDepth { rates: vec![0.9, 0.6, 0.3] },
+        one_law(0.5, 0.5, 0.0),
+        Rates::Constant { rate: 0.7 },
+    ];
+    let sources = laws.map(source);
+    let mut row = TruthRow::default();
+    for id in 0..60 {
+        for source in &sources {
+            source.start(request(id), 8, &mut row);
+            for (start, depth, right, path) in
+                [(1, 0, Some(true), 0), (9, 3, Some(false), 0), (9, 4, None, 0), (9, 2, None, 7)]
+            {
+                let plain = source.confidence(request(id), start, depth, right, path);
+                let stored = source.confidence_with(request(id), &row, start, depth, right, path);
+                assert_eq!(plain.to_bits(), stored.to_bits());
+            }
+        }
+    }
+}
+
 #[test]
 fn bad_settings_name_their_key() {
     let fault = |source| AcceptanceSpec { source, ..AcceptanceSpec::default() }.check().unwrap_err().to_string();

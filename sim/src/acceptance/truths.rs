@@ -115,7 +115,7 @@ impl<'a> Truths<'a> {
         let row = self.row_of[id as usize] as usize;
         let on_path = self.rows[row].run(start, depth) == depth;
         let right = on_path.then(|| self.rows[row].right(start + depth, depth));
-        self.acceptance.confidence(self.requests[row], start, depth, right, 0)
+        self.acceptance.confidence_with(self.requests[row], &self.rows[row], start, depth, right, 0)
     }
 
     /// Lowers the draft limit of each request to the number of tokens that the drafter can propose. Where the drafter
@@ -259,7 +259,7 @@ impl<'a> Truths<'a> {
             let right = self.rows[row].right(start + depth, depth);
             let confidence = |path: u64, on_path: bool| {
                 let right = on_path.then_some(right);
-                self.acceptance.confidence(self.requests[row], start, depth, right, path)
+                self.acceptance.confidence_with(self.requests[row], &self.rows[row], start, depth, right, path)
             };
             let mut first = (None, 0.0);
             out.trees[i].grow(growth, |parent, rank| {
