@@ -15,10 +15,11 @@ use foretoken_kernels::weights::{Dtype, RandomWeights};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Number of passes that run after a gap and before the next measurement, so that the effect of the gap is over.
+/// Number of passes that run after a gap (idle time) and before the next measurement, so that the gap no longer slows
+/// the next measurement.
 const SETTLING: usize = 8;
 
-/// What the thread does during a gap.
+/// What the measuring thread does during a gap, the idle time between two passes.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     /// The thread sleeps: the core halts, and another thread may use it.
@@ -29,8 +30,8 @@ enum Gap {
     /// The thread sleeps, then spins for this number of microseconds. After the spin, the core's clock frequency is
     /// high again, but the caches still lack what another thread evicted during the sleep.
     SleepThenSpin(u64),
-    /// The thread sleeps, then runs this number of passes without timing them. The caches then hold what they hold
-    /// right after a pass.
+    /// The thread sleeps, then runs this number of passes without timing them. After these passes, the caches hold the
+    /// same data as right after any pass.
     SleepThenPasses(usize),
     /// The thread reads this number of bytes, then spins until the gap ends. 1 MiB replaces the contents of the core's
     /// own caches, 64 MiB also the contents of the shared cache.

@@ -1,7 +1,8 @@
 //! Compares the CPU's kernels with the processor's limits. For each level of vector instructions the bench measures how
-//! many multiply-adds per second a core makes, and its bandwidth to each cache and to memory. The same run then prints
-//! each operation's share of these limits, with one thread and with all threads. Three model shapes are measured, with
-//! random bf16 weights: the shipped pair's target, and Llamas of a hundred million and of a billion parameters.
+//! many multiply-adds per second a core makes, and the core's bandwidth to each cache and to memory. The same run then
+//! prints each operation's share of these limits, with one thread and with all threads. Three model shapes are
+//! measured, with random bf16 weights: the small target model that ships with this crate, and Llamas of a hundred
+//! million and of a billion parameters.
 //!
 //!     cargo bench -p foretoken-kernels --bench roofline -- [--level avx2] [--shape pair|100m|1b] [--fma-units 2]
 //!
@@ -34,7 +35,7 @@ const CREDIBLE: f64 = 0.9;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let option = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
-    // In `cargo test --benches` it is enough that the bench runs, so it measures less.
+    // `cargo test --benches` runs this program without `--bench`. Then it only has to run, so it measures less.
     let quick = !arguments.iter().any(|a| a == "--bench");
     if let Some(level) = option("--level").filter(|l| Level::of(l).is_none()) {
         eprintln!(
@@ -70,8 +71,8 @@ fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (units, whence) = match (units, processor().fma_units(level)) {
         (Some(given), _) => (given, "given"),
         (None, Some(known)) => (known, "known of this design"),
-        // The number of FMA units is guessed: the number whose computed peak is closest to the measured peak. A core
-        // with two units that reaches half its peak would be taken for a core with one unit.
+        // The number of FMA units is not known, so it is guessed: it is the number whose computed peak is closest to
+        // the measured peak. A core with two units that reaches half its peak would be taken for a core with one unit.
         (None, None) => ((peak / clock / f64::from(2 * width)).round().max(1.0) as u32, "guessed from the measurement"),
     };
     let promised = clock * f64::from(2 * width * units);
@@ -111,8 +112,8 @@ fn shapes() -> Vec<(&'static str, LlamaShape)> {
 struct Bench {
     level: Level,
     shape: LlamaShape,
-    /// Least total time of the runs of one measurement (one operation). A measurement runs again until this time is
-    /// over, at least 3 and at most 5000 times. The shortest run counts.
+    /// Each measurement runs its operation again and again until the runs together take this time, at least 3 and at
+    /// most 5000 times. The shortest run counts.
     least: Duration,
 }
 
@@ -258,7 +259,7 @@ impl Bench {
         }
     }
 
-    /// The shortest time of several runs, in seconds.
+    /// Calls `run` several times and returns the shortest time of a call, in seconds.
     fn shortest(&self, mut run: impl FnMut()) -> f64 {
         let begin = Instant::now();
         let (mut least, mut tries) = (Duration::MAX, 0);

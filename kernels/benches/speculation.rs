@@ -24,7 +24,7 @@ use std::time::Duration;
 const MOST: usize = 8;
 
 fn main() {
-    // In `cargo test --benches` it is enough that the bench runs, so it measures less.
+    // `cargo test --benches` runs this program without `--bench`. Then it only has to run, so it measures less.
     let quick = !std::env::args().any(|a| a == "--bench");
     let (prompts, repeats) = if quick { (1, 1) } else { (8, 7) };
     let level = std::env::args().skip_while(|a| a != "--level").nth(1);

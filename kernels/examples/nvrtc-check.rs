@@ -47,8 +47,8 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!good))
 }
 
-/// Prints a line for each kernel from the assembler's `log`. Returns false if a kernel spills registers, or if the log
-/// does not mention a kernel.
+/// Prints a line for each kernel: the resources that the kernel uses according to the assembler's `log`. Returns false
+/// if a kernel spills registers, or if the log does not mention a kernel.
 fn report(log: &str) -> bool {
     let lines: Vec<&str> = log.lines().collect();
     let mut good = true;

@@ -9,8 +9,8 @@ use foretoken_sim::tree::ROOT;
 pub struct Choice {
     /// The id of the token that may come next.
     pub token: u32,
-    /// The token's probability. For a sampled token: its probability in the distribution from which it was drawn. For
-    /// another token: its probability under the softmax of all logits.
+    /// The token's probability. If the token was sampled, this is its probability in the distribution from which it was
+    /// drawn. Otherwise it is the token's probability under the softmax of all logits.
     pub probability: f32,
 }
 
@@ -41,12 +41,12 @@ pub struct Chain<'a> {
     /// The drafted tokens of the chain, in order.
     pub tokens: &'a [u32],
     /// The random draws with which the chain of draft tokens is verified. Draw 2·i decides whether token i is accepted.
-    /// Draw 2·i + 1 chooses the replacement of token i if it is rejected; for i = `tokens.len()`, it chooses the token
-    /// after the chain.
+    /// If token i is rejected, draw 2·i + 1 chooses its replacement. If all tokens are accepted, draw 2·`tokens.len()`
+    /// + 1 chooses the token after the chain.
     pub luck: Luck,
 }
 
-/// The accepted part of one request's draft tokens, and the token after it.
+/// The result of verifying one request's draft tokens: which are accepted, and the token that follows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// The indices of the accepted nodes in the tree (in a chain: 0, 1, and so on), from the root down.
@@ -113,14 +113,14 @@ pub fn sampled(probabilities: &[f32], u: f64) -> Choice {
     Choice { token, probability: probabilities[token as usize] }
 }
 
-/// Entropy of a row of probabilities, in nats.
+/// Returns the entropy of a row of probabilities, in nats.
 pub fn entropy(probabilities: &[f32]) -> f64 {
     let term = |&p: &f32| if p > 0.0 { f64::from(-p) * f64::from(p).ln() } else { 0.0 };
     probabilities.iter().map(term).sum()
 }
 
-/// KL(target ‖ draft) of two rows of probabilities, in nats. If the draft model's probability of a token is 0, the
-/// smallest normal f32 is used.
+/// Returns KL(target ‖ draft) of two rows of probabilities, in nats. If the draft model's probability of a token is 0,
+/// the smallest normal f32 takes its place.
 pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     let term = |(&p, &q): (&f32, &f32)| match p > 0.0 {
         true => f64::from(p) * (f64::from(p) / f64::from(q.max(f32::MIN_POSITIVE))).ln(),

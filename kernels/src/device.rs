@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Rows of activations, one per token, to which an RMSNorm is applied before a matrix product reads them; the arguments
 /// of [`Device::norm`].
 pub struct Normed<'a, D: Device> {
-    /// The rows of activations to which the RMSNorm is applied, f32. `delta` is first added to them in place.
+    /// The rows of activations to which the RMSNorm is applied, f32. If `delta` is given, it is first added to these
+    /// rows in place.
     pub x: &'a mut D::Buffer,
     /// The output of an attention or MLP block that is not yet added to `x`. `None` if `x` is complete.
     pub delta: Option<&'a D::Buffer>,
@@ -23,7 +24,7 @@ pub struct Normed<'a, D: Device> {
     pub gains: &'a D::Vector,
     /// The ε of the RMSNorm, which keeps it from dividing by 0.
     pub eps: f32,
-    /// Memory for the normed rows; its contents after the operation are unspecified.
+    /// Memory for the rows after the RMSNorm; its contents after the operation are unspecified.
     pub out: &'a mut D::Buffer,
 }
 
@@ -42,10 +43,10 @@ pub trait Device: Sized {
     /// The error with which an operation can fail.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Bytes of free memory; `None` if the device cannot say.
+    /// Returns the device's free memory in bytes; `None` if the device cannot say.
     fn available_bytes(&self) -> Option<u64>;
 
-    /// Bytes per number of a key or value, if the weights are stored as `dtype`.
+    /// Returns the bytes of one number of a key or value, if the weights are stored as `dtype`.
     fn kv_bytes(&self, dtype: Dtype) -> u64;
 
     /// Makes one matrix from `parts`, each given as (numbers, number of outputs). The outputs of a part come right
@@ -72,8 +73,8 @@ pub trait Device: Sized {
     /// Makes `blocks` blocks of KV for each layer of `shape`, for weights stored as `dtype`.
     fn kv(&mut self, shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Result<Self::Kv, Self::Error>;
 
-    /// Runs a session: many passes with host work between them. A device with threads keeps them awake for the whole
-    /// session, so that no pass must first wake a thread.
+    /// Runs a session, that is, many passes with host work between them. A device with threads keeps its threads awake
+    /// for the whole session, so that no pass must first wake a thread.
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
         run(self)
     }
@@ -104,8 +105,8 @@ pub trait Device: Sized {
     /// `table`.
     fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm of each row: `out = x / sqrt(mean(x²) + eps) · gains`. If `delta` is given, it is first added to `x` in
-    /// place.
+    /// Applies RMSNorm to each row: `out = x / sqrt(mean(x²) + eps) · gains`. If `delta` is given, it is first added to
+    /// `x` in place.
     fn norm(
         &mut self,
         x: &mut Self::Buffer,
@@ -118,8 +119,8 @@ pub trait Device: Sized {
     /// Computes the matrix product `x · weightsᵀ` and writes it to `out`.
     fn matmul(&mut self, x: &Self::Buffer, weights: &Self::Matrix, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm of each query head and each key head of a row, in place. The values are not changed. `query_gains` and
-    /// `key_gains` are as wide as one head, and all heads share them. `kv` gives the number of heads.
+    /// Applies RMSNorm to each query head and each key head of each row of `qkv`, in place. The values are not changed.
+    /// `query_gains` and `key_gains` are as wide as one head, and all heads share them. `kv` gives the number of heads.
     fn norm_heads(
         &mut self,
         qkv: &mut Self::Buffer,
@@ -200,15 +201,15 @@ pub trait Device: Sized {
     /// Copies row `rows[i]` of `x` to row `i` of `out`, which has as many rows as `rows`.
     fn gather(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies the keys and values of tokens within the KV pools of all layers. `moves` are pairs of slots (from, to),
-    /// copied in this order; a slot is a token's place in the KV pool. This moves the KV of the accepted path of a
-    /// draft tree to its place in the context.
+    /// Copies keys and values of tokens within the KV pools of all layers. `moves` are pairs of KV slots (from, to),
+    /// copied in this order; a slot is a token's place in the KV pool. The copies move the KV of the accepted path of a
+    /// draft tree to the path's place in the context.
     fn move_kv(&mut self, kv: &mut Self::Kv, moves: &[(u32, u32)]) -> Result<(), Self::Error>;
 
     /// Copies all numbers of the rows in use of `x` to `out` on the host.
     fn download(&mut self, x: &Self::Buffer, out: &mut Vec<f32>) -> Result<(), Self::Error>;
 
-    /// Softmax of `logits / temperature` over each row.
+    /// Computes the softmax of `logits / temperature` over each row and writes it to `out`.
     fn softmax(&mut self, logits: &Self::Buffer, temperature: f32, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
     /// Copies row `i` of `x` to row `rows[i]` of `out`. After the call, all allocated rows of `out` are in use.
@@ -239,8 +240,8 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// Writes KL(target ‖ draft) in nats to `out` for each of `pairs`, which are (row of the target's probabilities,
-    /// row of the draft model's probabilities). A row has `width` probabilities.
+    /// Computes KL(target ‖ draft) in nats for each of `pairs` and writes the results to `out`. A pair is (row of the
+    /// target's probabilities, row of the draft model's probabilities). A row has `width` probabilities.
     fn divergence(
         &mut self,
         (target, draft): (&Self::Buffer, &Self::Buffer),

@@ -13,7 +13,7 @@ pub struct DoctorReport {
     pub cpu_cores: usize,
     /// The name under which the processor is sold, if the system reports it.
     pub processor: Option<String>,
-    /// The vector instructions that the CPU device uses.
+    /// The level of vector instructions that the CPU device uses, as its printed name.
     pub instructions: &'static str,
     /// The measured speed of one core with the vector instructions that `instructions` names.
     pub speed: Speed,

@@ -122,7 +122,7 @@ impl<D: Device> Llama<D> {
         Llama::build(device, shape, weights, limits, needed.weights).map_err(LoadError::Device)
     }
 
-    /// Computes the bytes that [`Llama::load`] needs.
+    /// Computes the bytes that [`Llama::load`] allocates for a model of this shape and weight type with these limits.
     pub fn memory_needed(device: &D, shape: &LlamaShape, dtype: Dtype, limits: Limits) -> MemoryNeeded {
         let Limits { kv_blocks, max_rows, max_logit_rows } = limits;
         MemoryNeeded::of(shape, dtype, device.kv_bytes(dtype), kv_blocks, max_rows, max_logit_rows)
@@ -136,8 +136,8 @@ impl<D: Device> Llama<D> {
         weight_bytes: u64,
     ) -> Result<Llama<D>, D::Error> {
         let (hidden, inner, dtype) = (shape.hidden as usize, shape.intermediate as usize, weights.dtype());
-        // `tensors` lists the tensors in the order in which this function and `Layer::load` take them from the
-        // iterator.
+        // `tensors` lists the tensors of the model in a fixed order. This function and `Layer::load` take them from the
+        // iterator in this order.
         let specs = tensors(shape);
         let mut next = specs.iter().map(|spec| (weights.tensor(&spec.name), spec.shape[0]));
         let embedding = device.matrix(&take::<1>(&mut next), hidden, dtype)?;
@@ -184,9 +184,9 @@ impl<D: Device> Llama<D> {
         &self.activations.logits
     }
 
-    /// Copies the keys and values of tokens within the KV pools of all layers. `moves` are pairs of slots (from, to),
-    /// copied in this order; a slot is a token's place in the KV pool. This moves the KV of the accepted path of a
-    /// draft tree to its place in the context.
+    /// Copies keys and values of tokens within the KV pools of all layers. `moves` are pairs of KV slots (from, to),
+    /// copied in this order; a slot is a token's place in the KV pool. The copies move the KV of the accepted path of a
+    /// draft tree to the path's place in the context.
     ///
     /// # Errors
     /// The device fails.

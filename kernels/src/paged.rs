@@ -21,8 +21,8 @@ pub struct Span {
     pub computed: usize,
 }
 
-/// Which tokens one new token attends to: the first `prefix` tokens of its request's context, and then the tokens in
-/// `path`.
+/// Says which tokens one new token attends to: the first `prefix` tokens of its request's context, and then the tokens
+/// in `path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// Number of tokens from the start of the context that the new token attends to.
@@ -33,7 +33,7 @@ pub struct Sight {
     pub path: Range<usize>,
 }
 
-/// For which new tokens of a request a pass computes logits.
+/// Says for which new tokens of a request a pass computes logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
     /// The pass computes no logits: the tokens are a prefill chunk that is not the prompt's last chunk.
@@ -54,7 +54,7 @@ pub struct Batch {
     pub positions: Vec<u32>,
     /// The KV slot of each row's keys and values: `block · 16 + offset`.
     pub slots: Vec<u32>,
-    /// Which tokens each row attends to.
+    /// For each row (new token): which tokens it attends to.
     pub sights: Vec<Sight>,
     /// The requests of the batch, one span each.
     pub spans: Vec<Span>,
@@ -167,7 +167,7 @@ impl Batch {
     }
 }
 
-/// The KV slot (`block · 16 + offset`) of the token at index `t` of a context with the block table `table`.
+/// Returns the KV slot (`block · 16 + offset`) of the token at index `t` of a context with the block table `table`.
 pub fn slot(table: &[u32], t: usize) -> u32 {
     table[t / BLOCK_SIZE] * BLOCK_SIZE as u32 + (t % BLOCK_SIZE) as u32
 }

@@ -28,7 +28,8 @@ fn blocks(context: usize) -> usize {
     context.div_ceil(BLOCK_SIZE)
 }
 
-/// The block table of request `i`. Two requests never share a block if their contexts have at most `context` tokens.
+/// Returns the block table of request `i`. Two requests never share a block if their contexts have at most `context`
+/// tokens.
 fn table(i: usize, context: usize) -> Vec<u32> {
     (i * blocks(context)..(i + 1) * blocks(context)).map(|block| block as u32).collect()
 }
@@ -111,7 +112,8 @@ pub fn judge<D: Device>(
     let mut verdicts = Verdicts::default();
     let (mut batch, mut choices, mut logits) = (Batch::default(), Vec::new(), Vec::new());
     let (context, table) = (prompt.len() + output.len(), table(0, prompt.len() + output.len()));
-    // The prompt's last token gives the first prediction. The draft model need not read the output's last token.
+    // When the draft model reads the prompt's last token, it gives the first prediction. It need not read the output's
+    // last token, because no further token is predicted.
     let read: Vec<u32> = prompt.iter().chain(output).copied().take(context - 1).collect();
     let (without_logits, with_logits) = read.split_at(prompt.len() - 1);
     let vocab = draft.shape().vocab as usize;
@@ -134,7 +136,8 @@ pub fn judge<D: Device>(
     Ok(verdicts)
 }
 
-/// Splits `tokens` into chunks of at most `most` tokens, each with the index of its first token.
+/// Splits `tokens` into chunks of at most `most` tokens. Returns for each chunk (the index of its first token, the
+/// chunk).
 fn chunks(tokens: &[u32], most: usize) -> impl Iterator<Item = (usize, &[u32])> {
     tokens.chunks(most).enumerate().map(move |(i, chunk)| (i * most, chunk))
 }

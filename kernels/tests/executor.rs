@@ -109,9 +109,9 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     }
 }
 
-/// A live run in which an acceptance source decides (`Acceptance::Declared`) has the same steps as a simulation: each
-/// step has equal numbers of requests, prompt tokens, draft tokens, accepted draft tokens and preemptions. All requests
-/// arrive at once, so that the schedule does not depend on pass times.
+/// A run on real models in which an acceptance source decides (`Acceptance::Declared`) has the same steps as a
+/// simulation: each step has equal numbers of requests, prompt tokens, draft tokens, accepted draft tokens and
+/// preemptions. All requests arrive at once, so that the schedule does not depend on pass times.
 #[test]
 fn declared_acceptance_is_the_simulators() {
     let scenario = Scenario::new();
@@ -332,7 +332,7 @@ fn sampling_keeps_the_targets_distribution() {
         let chi: f64 = p.iter().zip_eq(&seen).map(|(p, n)| (n - p * N as f64).powi(2) / (p * N as f64)).sum();
         chi
     });
-    // The limit is the mean plus five standard deviations of χ² with 124 degrees of freedom.
+    // The allowed χ² is the mean plus five standard deviations of χ² with 124 degrees of freedom.
     let limit = 124.0 + 5.0 * (2.0f64 * 124.0).sqrt();
     println!("χ² {own:.0} against the target, {drafts:.0} against the draft, limit {limit:.0}, acceptance {rate:.2}");
     assert!(own < limit && drafts > limit);

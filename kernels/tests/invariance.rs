@@ -27,8 +27,8 @@ fn a_pass_over_many_tokens_equals_single_steps() {
         let mut llama = load(&mut cpu, &LlamaShape { qk_norm, ..shape() }, 1, dtype);
         let tokens = prompt(60, 0);
         let single = one_by_one(&mut llama, &mut cpu, &tokens);
-        // First the whole prompt runs in one pass. Then verification passes of 1 + k tokens run after parts of the
-        // prompt of several lengths.
+        // First the whole prompt runs in one pass. Then, after parts of the prompt of several lengths, a verification
+        // pass of 1 + k tokens runs.
         assert_eq!(run(&mut llama, &mut cpu, &tokens, 0, &[20, 30, 21, 31]), single);
         for (computed, k) in [(1, 1), (15, 3), (16, 8), (31, 20), (40, 19)] {
             run(&mut llama, &mut cpu, &tokens[..computed], 0, &[50, 40, 51, 41]);
@@ -104,8 +104,9 @@ proptest! {
         prop_assert!(got == alone);
     }
 
-    /// Each node of a random tree has the same logits as the end of a chain of the tokens on its path. After the KV of
-    /// a path was moved together, decoding continues as if only this path had run.
+    /// Each node of a random tree must have the same logits as the last token of a chain of the tokens on the node's
+    /// path. When the KV of a path has been moved to its place in the context, decoding must continue as if only this
+    /// path had run.
     #[test]
     fn a_tree_equals_the_chains_of_its_paths(
         context in 1usize..50,
@@ -116,7 +117,7 @@ proptest! {
         let mut llama = llama(&mut cpu, 4, Dtype::Bf16);
         let (table, other) = ([7, 3, 9, 1, 5], [10, 11, 12, 13, 14]);
         let history = prompt(context, 7);
-        // Node 0 is the newest token. Every other node has a parent among the nodes before it.
+        // Node 0 of the tree is the newest token. Every other node has a parent among the nodes before it.
         let parents: Vec<u32> =
             std::iter::once(ROOT).chain(parents.iter().enumerate().map(|(i, p)| p.index(i + 1) as u32)).collect();
         let tokens = prompt(parents.len(), 11);

@@ -79,7 +79,8 @@ fn chains_emit_the_autoregressive_tokens() {
     }
 }
 
-/// In the test's trees, the root and each of its children have two children: the draft model's two most likely tokens.
+/// The test's draft trees have two levels: the root and each of its children have two children, the draft model's two
+/// most likely tokens. The emitted tokens must be the tokens of plain decoding.
 #[test]
 fn trees_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(1).unwrap();

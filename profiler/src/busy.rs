@@ -46,7 +46,8 @@ impl CpuTime {
         })
     }
 
-    /// The shares of CPU time between this reading and the reading `later`; `None` if no time has passed.
+    /// Returns the shares of CPU time that others used between this reading and the reading `later`; `None` if no time
+    /// has passed.
     pub fn until(&self, later: &CpuTime) -> Option<Busy> {
         let all = later.all.saturating_sub(self.all) as f64;
         let own = later.own.saturating_sub(self.own);

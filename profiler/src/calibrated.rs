@@ -29,10 +29,10 @@ pub struct Calibrated {
     pub distrust: Option<String>,
     /// Warnings about the fitted costs for the user of the profile, most serious first.
     pub warnings: Vec<String>,
-    /// Host time between the steps of a busy server, seconds: `engine.step_overhead_s`.
+    /// Host time between two steps of a busy server, seconds. It becomes the setting `engine.step_overhead_s`.
     pub step_overhead_s: f64,
-    /// Host time of a step (scheduler, Python, launches) as a function of its requests and tokens, seconds:
-    /// `engine.host`.
+    /// Host time of a step (scheduler, Python, launches) as a function of the step's requests and tokens, seconds. It
+    /// becomes the setting `engine.host`.
     #[serde(default, skip_serializing_if = "HostLaw::is_zero")]
     pub host: HostLaw,
     /// Coefficient of variation of the measured step times relative to the fitted times. Simulations add noise of this
@@ -96,7 +96,7 @@ pub struct CalibratedModel {
     /// The linear cost of a pass that policies assume when they decide: α per token of context, γ per batched token, δ
     /// per pass, in seconds.
     pub belief: Coefficients,
-    /// The largest values (requests, tokens, context, query-key pairs) over all observed passes.
+    /// The largest sizes (requests, tokens, context, query-key pairs) over all observed passes of the model.
     pub range: Range,
 }
 

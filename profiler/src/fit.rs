@@ -8,12 +8,12 @@
 use foretoken_sim::Coefficients;
 use linregress::fit_low_level_regression_model_without_statistics;
 
-/// One measured or modelled pass, as an equation of the fit.
+/// One pass, measured or given by a latency model. Each sample is one equation of the fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Tokens of context that the pass reads, over all requests.
+    /// Number of context tokens that the pass reads, summed over its requests.
     pub context: f64,
-    /// New tokens of all requests in the pass.
+    /// Number of new tokens in the pass, summed over its requests.
     pub batched: f64,
     /// Time of the pass, seconds, above 0.
     pub seconds: f64,
@@ -29,7 +29,7 @@ pub struct Fit {
     pub mean_error: f64,
     /// Largest relative error of the fitted pass times.
     pub max_error: f64,
-    /// R² of the times: 1 − residual sum of squares / total sum of squares.
+    /// R² of the fitted pass times: 1 − residual sum of squares / total sum of squares.
     pub r2: f64,
     /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
     /// hardly separate the effects of context, batched tokens and the constant term.

@@ -76,7 +76,7 @@ pub struct Effort {
 const USUAL_ROUNDS: usize = 6;
 /// (fewest, most) rounds of a measurement. In a round, a few passes of each shape are timed.
 pub const ROUNDS: (usize, usize) = (2, 60);
-/// The anchor of each model is timed before the shapes 0, 10, 20 and so on of each round. (A round times each shape
+/// The anchor of each model is timed before the visits 0, 10, 20 and so on of each round. (A round visits each shape
 /// once. An anchor is a shape that is timed again and again, to see whether the machine's speed changes.)
 const ANCHOR_EVERY: usize = 10;
 /// Share of the time budget that is spent on timed passes. The rest is for warm-up passes and for passes that evict

@@ -97,7 +97,8 @@ impl Served {
         fit_linear(&samples).map(|fit| fit.coefficients())
     }
 
-    /// The largest numbers of requests, tokens, context tokens and query-key pairs over all passes.
+    /// Returns the largest numbers of requests, tokens, context tokens and query-key pairs in one pass, over all
+    /// passes.
     pub fn range(&self) -> Range {
         let most = |value: fn(&ServedPass) -> u64| self.alike.values().flatten().map(value).max().unwrap_or(0);
         Range {
@@ -108,16 +109,16 @@ impl Served {
         }
     }
 
-    /// The robust coefficient of variation of pass times within a group of passes of nearly equal shapes (1.4826 ·
-    /// median absolute deviation / median): the median over all groups with at least two passes, or 0 if there is no
-    /// such group.
+    /// Returns the robust coefficient of variation (1.4826 · median absolute deviation / median) of pass times within a
+    /// group of passes of nearly equal shapes. The result is the median over all groups with at least two passes, or 0
+    /// if there is no such group.
     pub fn noise_cv(&self) -> f64 {
         let spreads: Vec<f64> = self.means().iter().filter(|m| m.count > 1).map(|m| m.spread).collect();
         if spreads.is_empty() { 0.0 } else { median(spreads) }
     }
 
-    /// The relative error of the latency model `model` on the total time of these passes: predicted / measured − 1.
-    /// `None` if there is no pass.
+    /// Returns the relative error of the latency model `model` on the total time of these passes: predicted / measured
+    /// − 1. `None` if there is no pass.
     pub fn error(&self, model: &dyn LatencyModel) -> Option<f64> {
         let passes = || self.alike.values().flatten();
         let measured: f64 = passes().map(|p| p.seconds).sum();

@@ -61,16 +61,16 @@ impl Setup {
         Pair { target: &self.target_room, draft: &self.draft_room }
     }
 
-    /// The time that one visit (a few timed passes of one shape) and all visits may take, computed from the time
-    /// budget.
+    /// Returns the time that one visit (a few timed passes of one shape) and all visits together may take, computed
+    /// from the time budget.
     pub fn effort(&self) -> Effort {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
 
-    /// The differences between these settings and the settings `now`, as texts like `target.name: was "a", now "b"`.
-    /// Empty if there are none. The device's measured speed is not compared.
+    /// Returns the differences between these settings and the settings `now`, as texts like `target.name: was "a", now
+    /// "b"`. Empty if there are no differences. The device's measured speed is not compared.
     pub fn differences(&self, now: &Setup) -> Vec<String> {
-        // The device's measured speed is not a setting, so it is not compared.
+        // The device's measured speed varies from run to run and is not a setting, so it is not compared.
         let without_speed = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
         let as_toml = |setup: &Setup| {
             let setup = Setup { device: without_speed(setup), ..setup.clone() };

@@ -28,7 +28,7 @@ impl Role {
         }
     }
 
-    /// The role's name in files and messages.
+    /// Returns the name of this role (target or draft) in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Role::Target => "target",
@@ -41,7 +41,7 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Each request has one new token.
+    /// Decode: each request has one new token.
     Decode,
     /// Each request has several new tokens. In a target pass they are the newest token and draft tokens to verify, all
     /// with logits. In a draft pass they are tokens that the draft model has not run over yet (a draft gap), and only
@@ -59,7 +59,7 @@ pub struct Shape {
     pub kind: Kind,
     /// Number of requests in the pass.
     pub requests: u32,
-    /// New tokens of each request.
+    /// Number of new tokens of each request.
     pub new: u32,
     /// Number of tokens of each request whose KV exists before the pass.
     pub context: u32,
@@ -97,7 +97,7 @@ impl Region {
         }
     }
 
-    /// The region's name in files and messages.
+    /// Returns the name of this region (group of passes) in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Region::Decode => "decode",
@@ -109,12 +109,12 @@ impl Region {
 }
 
 impl Shape {
-    /// Number of new tokens of all requests of the pass.
+    /// Returns the number of new tokens of all requests of the pass together.
     pub fn batched(&self) -> u64 {
         u64::from(self.requests) * u64::from(self.new)
     }
 
-    /// Number of tokens whose KV must fit into memory: the context and the new tokens of all requests.
+    /// Returns the number of tokens whose KV must fit into memory: the context and the new tokens of all requests.
     pub fn kv_tokens(&self) -> u64 {
         u64::from(self.requests) * u64::from(self.context + self.new)
     }
@@ -220,7 +220,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         for context in std::iter::once(0).chain(contexts.iter().copied().skip(1).step_by(2)) {
             add(Kind::Prefill, 1, chunk, context);
         }
-        // A prefill pass of four short prompts that are admitted together.
+        // Adds a prefill pass of four short prompts that are admitted together.
         add(Kind::Prefill, 4, chunk / 4, 0);
     }
     shapes.into_iter().collect()

@@ -80,8 +80,8 @@ fn fit(
     let most = |size: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| size(pass)).max().unwrap_or(0);
     let (pairs, context) = (PAIRS.up_to(most(|p| p.pairs)), CONTEXT.up_to(most(|p| p.context)));
     let ramps = |points: &[u64]| points.len().saturating_sub(1);
-    // The equations of the fit have these columns: a constant, then the ramps (functions that rise from 0 to 1 between
-    // two points) of batched tokens, of query-key pairs and of context.
+    // The equations of the fit have these columns: a constant, then the ramps of batched tokens, of query-key pairs and
+    // of context. A ramp is a function that rises from 0 to 1 between two points.
     let (tokens, attention) = (1 + ramps(&batched), 1 + ramps(&batched) + ramps(&pairs));
     let a = DMatrix::from_fn(passes.len(), attention + ramps(&context), |i, j| {
         let (pass, seconds) = &passes[i];
@@ -157,8 +157,8 @@ mod tests {
     use super::*;
     use foretoken_sim::LatencyModel;
 
-    /// Seconds of a pass on a test machine. It pads batched tokens to a multiple of 8 (at most 32). Above 32,768
-    /// query-key pairs, a pair costs twice as much.
+    /// Seconds of a pass on a test machine. The machine pads batched tokens to a multiple of 8 (at most 32). Each
+    /// query-key pair above 32,768 costs twice as much as a pair below.
     fn truth(p: &PassShape) -> f64 {
         let pairs = p.pairs as f64;
         1e-3 * (p.batched.min(32).next_multiple_of(8)) as f64 + 1e-8 * (pairs + (pairs - 32_768.0).max(0.0)) + 2e-3

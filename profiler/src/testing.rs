@@ -13,14 +13,15 @@ pub fn room() -> Room {
     Room { max_positions: 512, kv_tokens: 16 * 512, max_batched: 512, max_requests: 32, graph_sizes: vec![] }
 }
 
-/// Seconds of a pass on a machine with linear costs (α 0.1 µs, γ 50 µs, δ 1 ms).
+/// Seconds of a pass of shape `shape` on a machine with linear costs (α 0.1 µs per token of context, γ 50 µs per
+/// batched token, δ 1 ms per pass).
 pub fn line(shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     1e-7 * p.context as f64 + 50e-6 * p.batched as f64 + 1e-3
 }
 
-/// Seconds of a pass on a machine that pads the number of tokens to the next power of two. A padded token costs 1 ms, a
-/// token of context 10 ns.
+/// Seconds of a pass of shape `shape` on a machine that pads the number of tokens to the next power of two. After
+/// padding, a token costs 1 ms; a token of context costs 10 ns.
 pub fn steps(shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64

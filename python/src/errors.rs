@@ -16,7 +16,8 @@ pub fn begin() {
     *CAUSE.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Converts a problem to a Python exception: `foretoken.Error`, one of its subclasses, or `KeyboardInterrupt`.
+/// Converts an error of this program to a Python exception: `foretoken.Error`, one of its subclasses, or
+/// `KeyboardInterrupt`.
 pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
     let words = problem.in_words();
     if problem.exit == Exit::Interrupted {

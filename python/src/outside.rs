@@ -28,7 +28,7 @@ struct Description {
     source: &'static str,
 }
 
-/// A registered policy: its description and its factory, the Python function that makes the policy.
+/// A registered policy: its description, and its factory, which is the Python function that makes the policy.
 struct Registered {
     description: Description,
     factory: Py<PyAny>,

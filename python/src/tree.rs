@@ -9,7 +9,7 @@ use pyo3::types::PyList;
 pub struct Tree {
     /// Index of each node's parent; −1 for a node at depth 1, whose parent is the newest emitted token.
     parent: Py<PyAny>,
-    /// Depth of each node, from 1.
+    /// Depth of each node, from 1. The children of the newest emitted token have depth 1.
     depth: Py<PyAny>,
     /// Rank of each node among its siblings, from 1. The sibling to which the draft model gives the largest probability
     /// has rank 1.

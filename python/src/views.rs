@@ -17,7 +17,7 @@ const ROWS: usize = 16;
 pub struct Chunks {
     /// Number of prompt chunks in the pass.
     chunks: u32,
-    /// New prompt tokens of all chunks.
+    /// Number of new prompt tokens, summed over the chunks.
     tokens: u64,
     /// Tokens that are in KV before the chunks, summed over the chunks.
     context: u64,
@@ -361,7 +361,8 @@ impl Lent for Outcome {
 }
 
 impl Outcome {
-    /// Makes an outcome object that refers to `drafts`. [`fill`](Self::fill) fills it before each call of a hook.
+    /// Makes the outcome object that hooks receive. It refers to the drafts object `drafts`. [`fill`](Self::fill) fills
+    /// it before each call of a hook.
     ///
     /// # Errors
     /// If numpy is missing.

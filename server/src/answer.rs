@@ -18,7 +18,7 @@ pub struct Answer {
     /// The text of the answer so far, if the answer is not streamed; else empty.
     whole: String,
     rounds: Rounds,
-    /// True until the first chunk of the answer's stream is sent.
+    /// True until the first chunk of the streamed answer is sent.
     first: bool,
     reason: Option<&'static str>,
     stop: Option<String>,
@@ -214,8 +214,9 @@ impl Answer {
         }
     }
 
-    /// vLLM's metrics of the answered request (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics
-    /// detailed`). `None` if a stop string ended the answer before the engine ended the request.
+    /// Returns the metrics that vLLM gives for an answered request (`--enable-per-request-metrics`,
+    /// `--per-request-spec-decode-metrics detailed`). `None` if a stop string ended the answer before the engine ended
+    /// the request.
     fn metrics(&self) -> Option<Value> {
         let end = self.end?;
         let gaps = self.tokens.saturating_sub(1);

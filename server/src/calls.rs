@@ -21,7 +21,8 @@ pub enum Call {
 /// step. If the request is refused, either `Busy` comes instead of `Begun`, or `Rejected` comes after `Begun` and
 /// instead of `Tokens`.
 pub enum Piece {
-    /// The engine has taken the request, which now waits or runs. The value is the request's id.
+    /// The engine has taken the request, which now waits or runs. The value is the id that the engine gave to the
+    /// request.
     Begun(RequestId),
     /// The request is refused (HTTP 429), because the largest allowed number of requests is waiting already. The value
     /// is the number of waiting requests.
@@ -35,7 +36,7 @@ pub enum Piece {
 /// The tokens that a step emitted for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens {
-    /// When the step that made the tokens ended.
+    /// The instant at which the step that emitted the tokens ended.
     pub due: Instant,
     /// Number of tokens that the step emitted for the request.
     pub count: u32,

@@ -34,7 +34,7 @@ pub struct Served {
     pub late_s: [f64; 2],
 }
 
-/// A request that the engine has and whose client waits for tokens.
+/// A request that the engine has taken and whose client waits for tokens.
 struct Stream {
     to: UnboundedSender<Piece>,
     prompt_len: u32,
@@ -63,7 +63,7 @@ pub struct Pace<'e> {
     steps: VecDeque<StepLine>,
     /// Number of requests that the engine has received so far.
     given: usize,
-    /// Simulated time at which the last request came to the engine.
+    /// Simulated time at which the newest request came to the engine.
     last_arrival: Time,
     served: Served,
     prefix_caching: bool,
@@ -194,8 +194,8 @@ impl<'e> Pace<'e> {
         }
     }
 
-    /// Queues the tokens and the log lines of the steps that the engine has just run, until they are due. Sends
-    /// `Rejected` to clients whose requests the engine rejected.
+    /// Moves the tokens and the log lines of the steps that the engine has just run into queues, where they stay until
+    /// they are due. Sends `Rejected` to clients whose requests the engine rejected.
     fn take_out(&mut self) {
         self.tokens.extend(self.out.emitted.drain(..));
         match self.log {

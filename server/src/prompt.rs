@@ -13,7 +13,7 @@ pub enum Prompt {
     Lists(Vec<Vec<u32>>),
 }
 
-/// How the prompts of clients are split into tokens and KV blocks.
+/// The rule by which the prompts of clients are split into tokens and KV blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Number of bytes of text that count as one token. There is no tokenizer.

@@ -15,13 +15,13 @@ pub struct Refusal {
     pub status: StatusCode,
     /// The message for the client that says why its request is refused.
     pub message: String,
-    /// The field of the request's JSON that is wrong; `None` if no single field is.
+    /// The field of the request's JSON that is wrong; `None` if the refusal is not about a single field.
     pub param: Option<&'static str>,
 }
 
 impl Refusal {
     /// Makes a refusal with the status `status`, because the field `param` of the request is wrong. The message is cut
-    /// to [`MESSAGE`] characters, because it may quote what the client sent.
+    /// to `MESSAGE` characters, because it may quote what the client sent.
     pub fn of(status: StatusCode, param: &'static str, message: impl AsRef<str>) -> Refusal {
         Refusal { status, message: clip(message.as_ref(), MESSAGE).into_owned(), param: Some(param) }
     }

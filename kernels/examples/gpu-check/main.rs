@@ -25,7 +25,8 @@ const MOST_HOST_US: f64 = 50.0;
 
 type Measurement = fn(&mut Cuda) -> Result<Value, CudaError>;
 
-/// The measurements in the order in which they run: (name in the file, settings of the device, function).
+/// Returns the measurements in the order in which they run, each as (name in the file, settings of the device,
+/// function).
 fn measurements() -> Vec<(&'static str, Tuning, Measurement)> {
     let usual = Tuning::default();
     let independent = Tuning { dependent_launches: false, ..usual.clone() };

@@ -38,7 +38,7 @@ pub fn copy(cuda: &mut Cuda) -> Result<Value, CudaError> {
     Ok(json!({ "bytes_per_s": 2.0 * bytes as f64 / time.as_secs_f64(), "seconds": time.as_secs_f64() }))
 }
 
-/// Makes `rows` rows of random activations of width `width`.
+/// Makes a buffer with `rows` rows of `width` random activations each.
 fn activations(cuda: &mut Cuda, rows: usize, width: usize) -> Result<Buffer, CudaError> {
     let table = cuda.matrix(&[(WEIGHTS.tensor("activations"), rows)], width, Dtype::Bf16)?;
     let gains = cuda.vector(TensorData::Ones, width)?;
@@ -172,8 +172,8 @@ pub fn attention(cuda: &mut Cuda) -> Result<Value, CudaError> {
     for (model, requests) in [("vicuna-7b", 1), ("vicuna-7b", 8), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)] {
         all.push(attention_of(cuda, model, requests)?);
     }
-    // The first shape is one request of vicuna-7b, the same model as in the other measurements. Only this shape has a
-    // required bandwidth, so only its bandwidth is returned as `bytes_per_s`, which `verdicts` reads.
+    // Element 0 of `all` is the attention of one request of vicuna-7b. Only this one has a required bandwidth, so only
+    // its bandwidth is returned as `bytes_per_s`, which `verdicts` reads.
     Ok(json!({ "bytes_per_s": all[0]["bytes_per_s"], "shapes": all }))
 }
 

@@ -89,7 +89,7 @@ struct Queries<'a, P> {
     qkv: &'a Buffer,
     batch: &'a Batch,
     kv: &'a Kv,
-    /// The KV blocks of the layer whose attention is computed.
+    /// The memory of all KV blocks of the layer whose attention is computed.
     pool: &'a [P],
     out: Shared<'a>,
     scratch: &'a mut Vec<f32>,
@@ -122,8 +122,8 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
                 *scaled = x * scale;
             }
         }
-        // The queries go through the keys of a few blocks at a time. These keys stay in the nearest cache until all
-        // queries have read them.
+        // The queries of the task are multiplied with the keys of a few KV blocks at a time. These keys stay in the
+        // nearest cache until all queries have read them.
         for b in (0..blocks).step_by(tile_of::<L>()) {
             let end = (b + tile_of::<L>()).min(blocks);
             let keys = |i: usize| kv.keys(pool, table[b + i] as usize, task.head);

@@ -48,7 +48,8 @@ fn zeros<P: Pairs>(layers: u32, pairs: usize) -> Vec<Pages<P>> {
 }
 
 impl Kv {
-    /// Makes `blocks` blocks of zeros per layer, for weights of type `dtype`.
+    /// Makes a KV pool with `blocks` blocks of zeros for each layer. `dtype` is the type of the model's weights, which
+    /// decides the type of the KV.
     pub(super) fn new(shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Kv {
         let head_dim = shape.head_dim as usize;
         let padded = head_dim.next_multiple_of(2 * LANES);

@@ -11,7 +11,8 @@ pub(super) const LANES: usize = 16;
 /// bf16.
 pub(super) const SECOND: u32 = 0xFFFF_0000;
 
-/// A vector of sixteen f32, with the same operations for each level of vector instructions.
+/// A vector of sixteen f32. Each level of vector instructions (AVX-512, AVX2, plain code) implements the same
+/// operations on it.
 pub(super) trait Lanes: Copy {
     /// True for AVX-512, which has 32 vector registers of sixteen f32. False for AVX2, which has 16 registers of eight
     /// f32, and for plain code. If `WIDE` is true, a kernel computes more sums at a time.
@@ -20,7 +21,7 @@ pub(super) trait Lanes: Copy {
     fn zero() -> Self;
     /// A vector that has the number `x` in all sixteen lanes.
     fn splat(x: f32) -> Self;
-    /// Reads sixteen numbers from memory.
+    /// Reads sixteen f32 from memory.
     fn load(x: &[f32; LANES]) -> Self;
     /// Reads sixteen bf16 from memory: the lower half of each word.
     fn load_first(x: &[u32; LANES]) -> Self;
@@ -28,7 +29,7 @@ pub(super) trait Lanes: Copy {
     fn load_second(x: &[u32; LANES]) -> Self;
     /// Prefetches memory that will be read soon. Any address is allowed. In plain code this function does nothing.
     fn prefetch<T>(address: *const T);
-    /// Writes sixteen numbers to memory.
+    /// Writes the sixteen f32 of this vector to memory.
     fn store(self, x: &mut [f32; LANES]);
     /// Computes `self + a · b` in each lane, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
@@ -115,8 +116,8 @@ impl Lanes for Plain {
     }
 }
 
-/// A computation that runs with any implementation of [`Lanes`]. `run` must be `#[inline(always)]`; otherwise it is
-/// compiled without the vector instructions of its level.
+/// A computation that runs with any implementation of [`Lanes`], that is with any level of vector instructions. Its
+/// `run` must be `#[inline(always)]`; otherwise the compiler compiles it without these instructions.
 pub(super) trait Kernel {
     /// The type of the computation's result.
     type Output;

@@ -4,7 +4,8 @@ use super::lanes::{Kernel, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 
-/// A set of vector instructions that this processor was found to have. Only this module makes values of this type.
+/// A level of vector instructions (plain code, AVX2 or AVX-512) that this processor was found to have. Only this module
+/// makes values of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(Lanes);
 
@@ -18,10 +19,11 @@ enum Lanes {
 }
 
 impl Level {
-    /// The names of all levels in settings, the best last. A processor may lack some of these levels.
+    /// The names of all levels of vector instructions in settings, the best level last. A processor may lack some of
+    /// these levels.
     pub const KEYS: [&str; 3] = ["plain", "avx2", "avx-512"];
 
-    /// The levels that this processor has, the best last.
+    /// Returns the levels of vector instructions that this processor has, the best level last.
     pub fn all() -> Vec<Level> {
         let mut all = vec![Level(Lanes::Plain)];
         #[cfg(target_arch = "x86_64")]
@@ -36,17 +38,18 @@ impl Level {
         all
     }
 
-    /// The best level of this processor.
+    /// Returns the best level of vector instructions that this processor has.
     pub fn best() -> Level {
         *Level::all().last().expect("plain code runs everywhere")
     }
 
-    /// The level with this name, one of [`KEYS`](Level::KEYS); `None` if the processor does not have it.
+    /// Returns the level of vector instructions with the name `key`, one of [`KEYS`](Level::KEYS); `None` if the
+    /// processor does not have it.
     pub fn of(key: &str) -> Option<Level> {
         Level::all().into_iter().find(|level| level.key() == key)
     }
 
-    /// The level's name in settings.
+    /// Returns the name of this level of vector instructions in settings: one of [`KEYS`](Level::KEYS).
     pub fn key(self) -> &'static str {
         match self.0 {
             Lanes::Plain => Level::KEYS[0],
@@ -57,7 +60,7 @@ impl Level {
         }
     }
 
-    /// The level's name in printed text.
+    /// Returns the name of this level of vector instructions in printed text.
     pub fn name(self) -> &'static str {
         match self.0 {
             Lanes::Plain => "plain",
@@ -80,7 +83,7 @@ impl Level {
         }
     }
 
-    /// Runs `kernel` with the vector instructions of this level.
+    /// Runs the computation `kernel` with the vector instructions of this level.
     #[inline]
     #[cfg_attr(
         target_arch = "x86_64",

@@ -24,12 +24,12 @@ const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
 
-/// Approximate number of bytes of weights that a task of a matrix product reads. It decides how many tasks a product is
-/// divided into.
+/// Approximate number of bytes of weights that one task (unit of work for a thread) of a matrix product reads. The
+/// number decides into how many tasks a product is divided.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time. The number of panels of a
-/// task is a multiple of this number; only the last task may have another number of panels.
+/// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time. A task (unit of work for
+/// a thread) has a multiple of this number of panels; only the last task may have another number.
 const TOGETHER: usize = 4;
 
 /// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time if there are several tiles
@@ -54,8 +54,9 @@ pub(super) fn matmul((team, level): (&mut Team, Level), x: &Buffer, weights: &Ma
 fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P], out: &mut Buffer) {
     let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
     assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
-    // The number of tasks is a multiple of the number of threads, so that no thread waits for another at the end. If
-    // there are fewer groups of panels (the weights of sixteen outputs each) than that, each group is a task.
+    // The number of tasks is a multiple of the number of threads, so that no thread waits for another at the end. But a
+    // task has at least one group of `TOGETHER` panels (the weights of sixteen outputs each). If there are fewer such
+    // groups than tasks, each group is a task.
     let (groups, threads) = (panels.div_ceil(TOGETHER), team.threads());
     let tasks = (size_of_val(weights) / TASK_BYTES).max(2 * threads).next_multiple_of(threads).min(groups);
     let shared = out.shared();
@@ -66,7 +67,8 @@ fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P]
     });
 }
 
-/// A task of a matrix product: the outputs of some neighbouring panels (sixteen outputs each), for all rows.
+/// A task (unit of work for a thread) of a matrix product: it computes the outputs of some neighbouring panels (sixteen
+/// outputs each), for all rows.
 struct Outputs<'a, P> {
     x: &'a Buffer,
     weights: &'a [P],

@@ -19,8 +19,8 @@ pub struct Matrix {
     pub(super) panels: Panels,
 }
 
-/// The weights of a matrix in their number type, one panel (sixteen outputs) after the other. A panel has
-/// `inputs.div_ceil(2)` pairs; each holds the weights of two neighbouring inputs.
+/// The weights of a matrix as f32 or as bf16, one panel (sixteen outputs) after the other. A panel has
+/// `inputs.div_ceil(2)` pairs; each pair holds the weights of two neighbouring inputs.
 pub(super) enum Panels {
     F32(Pages<F32Pairs>),
     Bf16(Pages<Bf16Pairs>),
@@ -76,7 +76,7 @@ fn packed<P: Pairs>(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: 
     pairs
 }
 
-/// Element `i` of the tensor `data`, as f32.
+/// Returns element `i` of the tensor `data`, as f32.
 pub(crate) fn number(data: TensorData<'_>, i: usize) -> f32 {
     match data {
         TensorData::Stored { dtype: Dtype::F32, bytes } => {

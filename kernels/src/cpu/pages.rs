@@ -16,7 +16,8 @@ use std::sync::{Arc, Weak};
 
 /// Bytes of a large page.
 const LARGE: usize = 2 << 20;
-/// Bytes of a region that several arrays share. A larger array gets a region of at least its size.
+/// Bytes of a region of mapped memory that several arrays share. An array that is larger than this gets a region of at
+/// least its own size.
 const SHARED: usize = 8 * LARGE;
 /// Bytes of a small page. Every array begins at a multiple of this number, as if it had a mapping of its own.
 const ALIGNED: usize = 4 << 10;
@@ -79,7 +80,8 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
 }
 
 impl Open {
-    /// Maps a region with room for at least `bytes` bytes.
+    /// Maps a region of memory with room for at least `bytes` bytes. Returns the region, and its state for handing out
+    /// parts.
     fn map(bytes: usize) -> (Arc<Region>, Open) {
         let bytes = bytes.next_multiple_of(LARGE).max(SHARED);
         let mut map = MmapMut::map_anon(bytes + LARGE).expect("memory for weights, KV or a measurement");

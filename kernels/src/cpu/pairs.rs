@@ -7,7 +7,7 @@ use super::lanes::{LANES, Lanes, SECOND};
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
 use half::bf16;
 
-/// Two groups of sixteen numbers of one type.
+/// Two groups of sixteen numbers, stored as f32 or as bf16.
 pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
     /// Returns the first group of sixteen numbers.
     fn first<L: Lanes>(&self) -> L;
@@ -15,7 +15,8 @@ pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
     fn second<L: Lanes>(&self) -> L;
     /// Returns number `lane` (0 to 15) of the first group (`group` = 0) or the second group (1).
     fn get(&self, group: usize, lane: usize) -> f32;
-    /// Sets number `lane` of the first and of the second group to `both`, rounded to the stored type.
+    /// Sets number `lane` (0 to 15) of the first group to `both[0]` and of the second group to `both[1]`, rounded to
+    /// the stored type.
     fn set(&mut self, lane: usize, both: [f32; 2]);
     /// Makes a pair of groups from the sixteen numbers of each group, rounded to the stored type.
     fn of(both: &[[f32; LANES]; 2]) -> Self;

@@ -103,7 +103,7 @@ impl Kernel for Turn<'_> {
     }
 }
 
-/// `out = silu(gate) · up`, for one row. The first half of `gate_up` is the gate, the second half is `up`.
+/// Computes `out = silu(gate) · up` for one row. The first half of `gate_up` is the gate, the second half is `up`.
 pub(super) struct SwiGlu<'a> {
     pub(super) gate_up: &'a [f32],
     pub(super) out: &'a mut [f32],
@@ -134,8 +134,8 @@ impl Kernel for Exponentials<'_> {
         let (one, mut sum) = (L::splat(1.0), L::zero());
         let (groups, rest) = self.0.as_chunks_mut();
         for group in groups {
-            // The compiler turns this loop into operations on two registers of eight numbers. The exponentials of the
-            // two registers do not wait for each other.
+            // The compiler turns this loop over sixteen numbers into operations on two registers of eight numbers. The
+            // computations in the two registers do not wait for each other.
             for x in group.iter_mut() {
                 *x = exp(*x - largest);
             }
@@ -150,8 +150,8 @@ impl Kernel for Exponentials<'_> {
     }
 }
 
-/// The largest number of `x`. Sixteen lanes are compared at a time, so that the comparisons do not wait for each other
-/// in one long chain.
+/// Returns the largest number of `x`. Sixteen lanes are compared at a time, so that the comparisons do not wait for
+/// each other in one long chain.
 #[inline(always)]
 fn largest<L: Lanes>(x: &[f32]) -> f32 {
     let mut most = L::splat(f32::NEG_INFINITY);
@@ -209,8 +209,9 @@ impl Kernel for SumOfExponentials<'_> {
     }
 }
 
-/// Fills `out` with the tokens that have the largest logits, the largest first. Of two equal logits, the smaller token
-/// comes first. The probabilities are computed from (`largest`, `sum`), the result of [`SumOfExponentials`].
+/// Fills `out` with the tokens that have the largest logits, the largest first, and their probabilities. Of two equal
+/// logits, the smaller token comes first. (`largest`, `sum`) is the result of [`SumOfExponentials`] for these logits;
+/// the probabilities are computed from it.
 pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [Choice]) {
     if let [only] = out {
         let token = logits.iter().position(|&logit| logit == largest).unwrap_or(0) as u32;
@@ -225,7 +226,8 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
         let at = out[..found].iter().position(|c| logit > c.probability).unwrap_or(found);
         found = (found + 1).min(out.len());
         out[at..found].rotate_right(1);
-        // Here `probability` holds the token's logit. The loop below replaces it by the probability.
+        // Until the loop below, the field `probability` holds the token's logit. The loop replaces the logit by the
+        // probability.
         out[at] = Choice { token: token as u32, probability: logit };
     }
     for choice in out {

@@ -65,7 +65,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Runs `run` on the leader. Meanwhile the helpers take tasks of the operations that `run` starts.
+    /// Runs `run` on the leader, the thread that runs passes. Meanwhile the helper threads take tasks of the operations
+    /// that `run` starts.
     pub(super) fn run<R: Send>(self, run: impl FnOnce() -> R + Send) -> R {
         let Session { pool, board } = &self;
         board.session.store(true, Ordering::Relaxed);
@@ -92,7 +93,7 @@ impl Drop for Over<'_> {
 
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// The state that the threads of a CPU device share: the leader, which runs passes, and the helpers.
+/// The state that the threads of a CPU device share. The threads are the leader, which runs passes, and the helpers.
 #[derive(Default)]
 struct Board {
     /// True while a session runs. The helper threads stop when this becomes false.
@@ -104,7 +105,8 @@ struct Board {
     done: CachePadded<AtomicUsize>,
     /// True if a task of the present operation panicked.
     failed: AtomicBool,
-    /// The function that runs a task of the present operation, given the task's number.
+    /// The function that runs a task of the present operation; its argument is the task's number. Written by the
+    /// leader.
     task: UnsafeCell<Option<&'static Task<'static>>>,
 }
 
@@ -184,7 +186,8 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Guard of an operation. Dropping the guard waits until no thread works on the operation any more.
+/// Guard of an operation, such as a matrix product. Dropping the guard waits until no thread works on the operation any
+/// more.
 struct Finish<'a> {
     board: &'a Board,
     tasks: usize,

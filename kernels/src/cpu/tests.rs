@@ -29,7 +29,8 @@ fn all_bits(buffer: &Buffer) -> Vec<u32> {
     (0..buffer.rows()).flat_map(|r| buffer.row(r)).map(|x| x.to_bits()).collect()
 }
 
-/// Runs an operation at every level, asserts that the results agree to the bit, and returns the result.
+/// Runs an operation at every level of vector instructions of this processor, asserts that the results agree to the
+/// bit, and returns the result.
 fn at_every_level(mut run: impl FnMut(&mut Cpu) -> Buffer) -> Buffer {
     let mut cpu = Cpu::new(2).unwrap();
     let mut results = Level::all().into_iter().map(|level| {
@@ -214,7 +215,7 @@ proptest! {
         let mut first = Batch::default();
         let mut batch = Batch::default();
         if context > 0 {
-            // Writes the KV of the second request, from position 0 on.
+            // The batch `first` writes the KV of the second request, from position 0 on.
             first.push_chain(&vec![0; context], 0, &table(1), Logits::Skip);
         }
         batch.push_chain(&vec![0; chain], 0, &table(0), Logits::Skip);

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 /// A type of the numbers in arrays that the CUDA kernels read or write.
 pub trait Number {
-    /// The type's name in `.cu` files.
+    /// The name of the number type in `.cu` files.
     const NAME: &'static str;
 }
 
@@ -20,15 +20,15 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A bf16: the upper 16 bits of an f32.
+    /// A number in an array: bf16, the upper 16 bits of an f32.
     Bf16 = "bf16",
-    /// A 32-bit float.
+    /// A number in an array: a 32-bit float.
     Float = "float",
-    /// A 64-bit float.
+    /// A number in an array: a 64-bit float.
     Double = "double",
-    /// A 32-bit unsigned integer.
+    /// A number in an array: a 32-bit unsigned integer.
     Word = "u32",
-    /// 16 bytes of any type.
+    /// An element of an array: 16 bytes, which hold numbers of any type.
     Sixteen = "Quad",
     /// f32 or bf16; the field `wide` or `form` of the same struct says which of the two.
     Any = "void",
@@ -93,13 +93,13 @@ impl Field for f32 {
 
 /// A struct with all arguments of a CUDA kernel.
 pub trait Arguments {
-    /// Appends the struct's bytes as 64-bit words to `words`.
+    /// Appends the bytes of this struct to `words`, as 64-bit words.
     fn append(&self, words: &mut Vec<u64>);
 
-    /// The struct's name in `.cu` files.
+    /// Returns the name of this struct in `.cu` files.
     fn name() -> &'static str;
 
-    /// The struct's declaration for `.cu` files.
+    /// Returns the declaration of this struct for `.cu` files.
     fn declaration() -> String;
 }
 
@@ -210,7 +210,7 @@ macro_rules! kernels {
 
         $(pub(super) const $id: Kernel<$arguments> = Kernel { index: Index::$id as usize, arguments: PhantomData };)*
 
-        /// The kernels' names in the `.cu` files. A kernel's index is the place of its name in this list.
+        /// The names of the CUDA kernels in the `.cu` files. A kernel's index is the place of its name in this list.
         pub const KERNELS: &[&str] = &[$($name),*];
 
         /// Returns text for the compiler of the `.cu` files. The text asserts that each kernel takes the struct that
@@ -222,7 +222,7 @@ macro_rules! kernels {
             [$(check($name, <$arguments as Arguments>::name())),*].concat()
         }
 
-        /// The name of each kernel's struct of arguments, in the order of [`KERNELS`].
+        /// Returns the name of each kernel's struct of arguments, in the order of [`KERNELS`].
         pub fn argument_names() -> Vec<&'static str> {
             vec![$(<$arguments as Arguments>::name()),*]
         }

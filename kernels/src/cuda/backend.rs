@@ -20,7 +20,7 @@ pub trait Backend: Send + Sync {
     /// Returns the device's name.
     fn name(&self) -> String;
 
-    /// Returns the device's memory.
+    /// Returns the sizes of the device's memory.
     ///
     /// # Errors
     /// The driver reports an error, perhaps of an earlier command.
@@ -35,13 +35,15 @@ pub trait Backend: Send + Sync {
     /// Waits until all commands are done, then frees the memory that was allocated at `address`.
     fn free(&self, address: u64);
 
-    /// Copies host memory to the device address `to`. The caller may change `from` as soon as the call returns.
+    /// Copies the host memory `from` to the device address `to`. The caller may change `from` as soon as the call
+    /// returns.
     ///
     /// # Errors
     /// The driver reports an error, perhaps of an earlier command.
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError>;
 
-    /// Waits until all earlier commands are done, then copies device memory at `from` to the host.
+    /// Waits until all earlier commands are done, then copies device memory from the address `from` to the host memory
+    /// `to`.
     ///
     /// # Errors
     /// The driver reports an error, perhaps of an earlier command.

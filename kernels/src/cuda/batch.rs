@@ -1,4 +1,4 @@
-//! A batch in the form that the CUDA kernels read.
+//! The arrays that describe a batch of requests, in the form that the CUDA kernels read.
 
 use super::arena::Arena;
 use super::memory::{Kv, SPARE_BLOCKS};
@@ -16,7 +16,8 @@ const MANY: usize = 64;
 /// a thread block. With shorter stretches, the time to add up their results would be longer than the time saved.
 pub(super) const STRETCH: usize = 256;
 
-/// Most stretches (parts that the GPU handles at the same time) into which one context is divided.
+/// Most stretches into which one context is divided. A stretch is a part of neighbouring tokens; the GPU handles the
+/// stretches at the same time.
 const MOST_STRETCHES: usize = 64;
 
 /// A launch whose use of the GPU reaches this share is good enough. The use of the GPU is the share of its places for
@@ -62,19 +63,19 @@ unsafe impl Send for Sent {}
 #[expect(unsafe_code, reason = "as above")]
 unsafe impl Sync for Sent {}
 
-/// The tiles (groups of queries) of one attention call: `few` for split attention, `many` for tiled attention. `few`,
-/// `many` and `words` are device addresses of lists.
+/// The tiles (groups of queries) of one attention call. `few` is the device address of the list of tiles for split
+/// attention, `many` of the list for tiled attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     /// Number of queries that share a key-value head.
     pub(super) group: usize,
     pub(super) few: u64,
     pub(super) few_count: usize,
-    /// The largest number of stretches (parts of neighbouring tokens) into which the launch divides a context.
+    /// The largest number of stretches (parts of neighbouring tokens) into which the kernel launch divides a context.
     pub(super) stretches: usize,
     pub(super) many: u64,
     pub(super) many_count: usize,
-    /// Address of the bit masks of visible tokens and, after them, the block tables.
+    /// Device address of the bit masks of visible tokens and, after them, the block tables.
     pub(super) words: u64,
 }
 
@@ -145,8 +146,8 @@ impl Sent {
         }
         let group = kv.group();
         let words_of_bits: usize = (0..self.rows).map(|row| visible(batch, row).0).sum();
-        // The list `words` has the bit masks of visible tokens first and then the block tables, so that the place of a
-        // row's bit mask does not depend on the block tables.
+        // The list `words` has the bit masks of visible tokens first, then the block tables. The place of a row's bit
+        // mask in the list therefore does not depend on the block tables.
         let (mut few, mut many) = (Vec::new(), Vec::new());
         for span in &batch.spans {
             let queries = span.rows.len() * group;
@@ -192,16 +193,16 @@ mod tests {
 
     #[test]
     fn contexts_are_divided_until_the_gpu_is_in_use() {
-        // One request with 32 key-value heads: 12 stretches (parts of the context) make 384 thread blocks, and the
-        // GPU has 396 places for them. A shorter context is divided into fewer stretches.
+        // With one request of 32 key-value heads, 12 stretches (parts of the context) make 384 thread blocks, and the
+        // GPU runs 396 thread blocks at a time. A shorter context is divided into fewer stretches.
         assert_eq!(stretches(16_384, 1, 32, 396), 12);
         assert_eq!([1, 256, 257, 800, 1200].map(|longest| stretches(longest, 1, 32, 396)), [1, 1, 2, 4, 8]);
         // Eight requests make 256 thread blocks for each stretch (part of the contexts). The GPU runs 396 thread blocks
         // at a time. With 3 stretches, 768 blocks take 768 of 2 · 396 places; with 1 stretch, 256 blocks take only 256
         // of 396.
         assert_eq!(stretches(16_384, 8, 32, 396), 3);
-        // With 300 tiles, contexts are not divided. With up to 256 tiles, the stretches (parts of contexts) of all
-        // tiles together never exceed `STRETCHES`.
+        // With 300 tiles (groups of queries), contexts are not divided. With up to 256 tiles, the stretches (parts of
+        // contexts) of all tiles together never exceed `STRETCHES`.
         assert_eq!(stretches(16_384, 300, 8, 396), 1);
         for tiles in [1, 3, 16, 100, 256, 1000] {
             assert!(stretches(100_000, tiles, 8, 396) * tiles.min(STRETCHES) <= STRETCHES);

@@ -16,7 +16,7 @@ pub(super) const WORKSPACE: u64 = 64 << 20;
 /// Most algorithms of cuBLASLt that are timed for a shape of a matrix product.
 const CANDIDATES: usize = 8;
 
-/// How often each algorithm of cuBLASLt is timed for a shape.
+/// How often each algorithm of cuBLASLt is timed for a shape of a matrix product.
 const TRIES: usize = 3;
 
 /// cuBLASLt's algorithm and matrix layouts for products of one shape (numbers of rows, inputs and outputs).
@@ -44,13 +44,14 @@ fn failed(e: CublasError) -> CudaError {
 }
 
 impl Blas {
-    /// Makes a handle. cuBLASLt's algorithms use the [`WORKSPACE`] bytes at the device address `workspace`.
+    /// Makes a handle of cuBLASLt. Its algorithms use the [`WORKSPACE`] bytes at the device address `workspace`.
     pub(super) fn new(workspace: u64) -> Result<Blas, CudaError> {
         Ok(Blas { handle: result::create_handle().map_err(failed)?, plans: HashMap::new(), workspace })
     }
 
-    /// Adds the product `m` to the commands of `stream`. The first product of a shape also makes the plan for the
-    /// shape: it times each algorithm that cuBLASLt suggests, and waits for the stream.
+    /// Adds the product `m` to the commands of `stream`. If `m` is the first product of its shape, the function also
+    /// makes the plan (algorithm and matrix layouts) for the shape: it times each algorithm that cuBLASLt suggests, and
+    /// waits for the stream.
     pub(super) fn multiply(&mut self, m: &Matmul, stream: CUstream) -> Result<(), CudaError> {
         if !self.plans.contains_key(&m.shape) {
             let (mut plan, candidates) = plan(self.handle, &m.shape)?;

@@ -11,9 +11,9 @@ fn words_of(bits: u64) -> [u32; 2] {
 }
 
 impl Cuda {
-    /// Verifies `chains` of draft tokens by rejection sampling ([`crate::accept::reject`]). Writes three results per
-    /// chain into `self.host`: the number of accepted tokens, the next token, and the target's probability of the next
-    /// token.
+    /// Verifies the chains of draft tokens `chains` by rejection sampling ([`crate::accept::reject`]). Writes three
+    /// results per chain into `self.host`: the number of accepted tokens, the next token, and the target's probability
+    /// of the next token.
     pub(super) fn draw(&mut self, target: &Buffer, draft: &Buffer, chains: &[Chain<'_>]) -> Result<(), CudaError> {
         let units = |chain: &Chain<'_>| {
             let luck = chain.luck;

@@ -18,7 +18,7 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// Returns NVRTC's version.
+/// Returns the version of NVRTC, (major, minor).
 ///
 /// # Errors
 /// NVRTC is missing or does not answer.
@@ -33,7 +33,7 @@ pub fn version() -> Result<(i32, i32), CudaError> {
     Ok((major, minor))
 }
 
-/// Compiles all kernels for this compute capability.
+/// Compiles all kernels for GPUs with the compute capability `capability` (major, minor).
 ///
 /// # Errors
 /// NVRTC is missing, or the kernels do not compile.
@@ -147,7 +147,7 @@ mod tests {
             assert_eq!(cached_in(&folder, "k", never).unwrap(), [4]);
         }
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing unfinished is left");
-        // A cache file that cannot be written is no error.
+        // That the cache file cannot be written is no error: `cached_in` returns the result of `make`.
         assert_eq!(cached_in(&file, "k", || Ok(vec![5])).unwrap(), [5]);
         assert_ne!(key((9, 0), (13, 0)), key((8, 0), (13, 0)));
         assert_ne!(key((9, 0), (13, 0)), key((9, 0), (12, 8)));

@@ -16,7 +16,7 @@ use crate::paged::Batch;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most rows of a pass: CUDA's limit of a grid's y dimension.
+/// Most rows of a pass. It is CUDA's limit for the y dimension of a grid of thread blocks.
 const MOST_ROWS: usize = 65_535;
 
 /// An NVIDIA GPU (or a backend that emulates one) with the state of the present pass and the CUDA graphs made so far.
@@ -58,7 +58,7 @@ impl Cuda {
         Cuda::on(Arc::new(Gpu::new(ordinal, tuning.dependent_launches)?), tuning)
     }
 
-    /// Makes a device on the given backend.
+    /// Makes a CUDA device whose commands `backend` carries out.
     ///
     /// # Errors
     /// The device has too little memory for the arrays that every pass needs.
@@ -179,7 +179,7 @@ impl Cuda {
         }
     }
 
-    /// Returns the device addresses of `batch`. The first call with a batch adds its arrays to the arena.
+    /// Returns the device addresses of the arrays of `batch`. The first call with a batch adds its arrays to the arena.
     pub(super) fn send(&mut self, batch: &Batch) -> Sent {
         self.begin();
         if let Some(sent) = self.sent.as_ref().filter(|sent| sent.is(batch)) {

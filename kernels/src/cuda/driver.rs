@@ -12,7 +12,7 @@ use cudarc::{cublaslt, driver, nvrtc};
 pub struct Driver {
     /// Newest CUDA version that the driver runs, (major, minor).
     pub cuda_version: (u32, u32),
-    /// The devices in the driver's order.
+    /// The GPUs of this machine, in the driver's order.
     pub devices: Vec<Device>,
 }
 
@@ -23,13 +23,13 @@ pub struct Device {
     pub ordinal: u32,
     /// The GPU's name, as the driver reports it.
     pub name: String,
-    /// Compute capability, (major, minor).
+    /// The GPU's compute capability, (major, minor).
     pub compute_capability: (u32, u32),
     /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Total memory in bytes, used or free.
+    /// Bytes of the GPU's memory, used or free.
     pub memory_bytes: u64,
-    /// Memory in bytes that no process uses.
+    /// Bytes of the GPU's memory that no process uses.
     pub free_bytes: u64,
 }
 

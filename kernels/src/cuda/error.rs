@@ -6,7 +6,7 @@ pub enum CudaError {
     /// A library of CUDA (driver, NVRTC or cuBLASLt) is missing on this machine.
     #[error("{0} cannot be loaded; `foretoken doctor` says what is missing and how to get it")]
     Missing(&'static str),
-    /// There is no GPU with this number.
+    /// There is no GPU with the given number.
     #[error("there is no GPU {ordinal}: the driver has {count}")]
     NoDevice {
         /// The GPU number that was given.

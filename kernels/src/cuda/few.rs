@@ -33,7 +33,8 @@ impl Cuda {
         (1..=self.tuning.few_rows.min(MOST_FEW_ROWS)).contains(&rows)
     }
 
-    /// Computes `x · weightsᵀ` for few rows. Writes the product to `out`, or adds it to the numbers in `out`.
+    /// Computes `x · weightsᵀ` with the kernels for few rows. Writes the product to `out`, or adds it to the numbers in
+    /// `out`.
     pub(super) fn multiply_few(
         &mut self,
         x: &Buffer,
@@ -46,7 +47,7 @@ impl Cuda {
         self.now(|program| program.launch(&MATMUL_FEW, grid, [256, 1], FEW_MEMORY, &arguments))
     }
 
-    /// Computes [`Device::gated`] (the first half of an MLP) for few rows.
+    /// Computes [`Device::gated`], the first half of an MLP, with the kernels for few rows.
     pub(super) fn gated_few(
         &mut self,
         input: Normed<'_, Cuda>,
@@ -65,8 +66,8 @@ impl Cuda {
         self.now(|program| program.launch(&GATED_FEW, grid, [256, 1], FEW_MEMORY, &arguments))
     }
 
-    /// Computes [`Device::queries_keys_values`] for few rows. `head_dim` must be equal to the width of a row of the
-    /// KV.
+    /// Computes [`Device::queries_keys_values`] with the kernels for few rows. `head_dim` must be equal to the width of
+    /// a row of the KV.
     pub(super) fn qkv_few(
         &mut self,
         input: Normed<'_, Cuda>,

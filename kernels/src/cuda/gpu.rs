@@ -1,4 +1,4 @@
-//! A GPU that carries out commands, one after the other on one stream.
+//! The backend for a GPU. The GPU carries out commands one after the other on one stream.
 
 use super::arguments::*;
 use super::backend::{Backend, DeviceMemory, Graph, Mark};

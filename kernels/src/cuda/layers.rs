@@ -35,7 +35,8 @@ impl Cuda {
         self.now(|program| program.matmul(&product))
     }
 
-    /// Rotates queries and keys by the rotary angles of their positions, and writes keys and values to their KV slots.
+    /// Rotates queries and keys by the rotary angles of their positions, and writes keys and values to the KV slots of
+    /// their tokens.
     pub(super) fn rotate(
         &mut self,
         qkv: &mut Buffer,

@@ -17,7 +17,7 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Memory, CudaError> {
-        // A device cannot allocate 0 bytes, so at least 256 are allocated.
+        // A device cannot allocate 0 bytes, so at least 256 bytes are allocated.
         let bytes = bytes.max(256);
         Ok(Memory { backend: Arc::clone(backend), address: backend.allocate(bytes)?, bytes })
     }
@@ -29,26 +29,26 @@ impl Drop for Memory {
     }
 }
 
-/// Distance between the beginnings of two rows, in numbers: `width` rounded up to a multiple of 8, so that kernels can
-/// read units of 16 bytes. The numbers between two rows are always zero.
+/// Distance between the beginnings of two rows of a matrix, in numbers: `width` rounded up to a multiple of 8, so that
+/// kernels can read units of 16 bytes. The numbers that pad a row to this distance are always zero.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(8)
 }
 
-/// A matrix of weights, outputs × inputs, bf16.
+/// A matrix of weights in device memory, outputs × inputs, bf16.
 pub struct Matrix {
     pub(super) memory: Memory,
     pub(super) outputs: usize,
     pub(super) inputs: usize,
 }
 
-/// The gains of an RMSNorm, f32.
+/// The gains (weights) of an RMSNorm in device memory, f32.
 pub struct Vector {
     pub(super) memory: Memory,
     pub(super) width: usize,
 }
 
-/// A matrix of activations, f32 or bf16.
+/// A matrix of activations in device memory, one row per token, f32 or bf16.
 pub struct Buffer {
     pub(super) memory: Memory,
     /// Number of rows (tokens) in use.

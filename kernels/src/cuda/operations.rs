@@ -1,4 +1,4 @@
-//! Implements the operations of the [`Device`] trait as commands.
+//! Implements the operations of the trait [`Device`] as commands for the GPU.
 
 use super::arguments::*;
 use super::backend::Mark;

@@ -36,8 +36,8 @@ impl Passes {
             None => {
                 run(backend, program)?;
                 if self.0.len() >= MOST {
-                    // The device must have finished before graphs are dropped, because a graph must not be dropped
-                    // while it runs.
+                    // A graph must not be dropped while it runs. The device must therefore finish before the stored
+                    // graphs are dropped.
                     backend.synchronize()?;
                     self.0.clear();
                 }

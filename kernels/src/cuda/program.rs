@@ -1,5 +1,5 @@
-//! The commands of a pass, encoded as 64-bit words before they run. Passes with equal words are replayed as one CUDA
-//! graph.
+//! The commands of a pass, encoded as 64-bit words before the commands run. Passes with equal words are replayed as one
+//! CUDA graph.
 
 use super::arguments::{Arguments, Kernel};
 
@@ -133,7 +133,7 @@ impl Program {
         })
     }
 
-    /// A hash of the program's commands. Equal programs have equal hashes.
+    /// Returns a hash of the program's commands. Equal programs have equal hashes.
     pub(super) fn hash(&self) -> u64 {
         self.words.iter().fold(self.words.len() as u64, |h, &word| foretoken_sim::luck::mix(h ^ word))
     }

@@ -32,9 +32,9 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// The default settings, changed by three environment variables: `FORETOKEN_CUDA_GRAPHS` and
-    /// `FORETOKEN_CUDA_DEPENDENT_LAUNCHES` (0 turns the feature off) and `FORETOKEN_CUDA_FEW_ROWS` (0 gives all
-    /// products to cuBLASLt).
+    /// Returns the default settings, changed by three environment variables. With the value 0, `FORETOKEN_CUDA_GRAPHS`
+    /// and `FORETOKEN_CUDA_DEPENDENT_LAUNCHES` turn the feature off, and `FORETOKEN_CUDA_FEW_ROWS` gives all products
+    /// to cuBLASLt.
     pub fn from_environment() -> Tuning {
         let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
         let default = Tuning::default();
@@ -47,8 +47,8 @@ impl Tuning {
         }
     }
 
-    /// The number of rows to which a pass of `rows` rows is padded: the smallest graph size that is not below `rows`.
-    /// It is `rows` itself if graphs are off, if `rows` is 0, or if all graph sizes are smaller.
+    /// Returns the number of rows to which a pass of `rows` rows is padded: the smallest graph size that is at least
+    /// `rows`. The result is `rows` itself if graphs are off, if `rows` is 0, or if all graph sizes are smaller.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if !self.graphs || rows == 0 {
             return rows;

@@ -26,8 +26,9 @@ impl Cuda {
         let at = matrix.memory.address + 2 * (first * stride) as u64;
         match data {
             TensorData::Random { luck, scale, .. } => {
-                // The device draws the random weights and rounds them to bf16, whatever type `data` names. Rounding f32
-                // to bf16 twice gives the same bits as rounding once.
+                // The device draws the random weights and rounds them to bf16, whatever type `data` names. `data` may
+                // ask for a rounding to bf16 of its own; rounding f32 to bf16 twice gives the same bits as rounding
+                // once.
                 let arguments = RandomWeightsArgs {
                     out: Out::at(at),
                     base: luck.base(),

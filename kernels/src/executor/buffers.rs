@@ -1,4 +1,4 @@
-//! Buffers that draft and target passes reuse, so that a pass allocates nothing.
+//! Buffers of draft and target passes. Later passes reuse them, so that a pass allocates nothing.
 
 use super::capacity::Capacity;
 use crate::accept::{Accepted, Choice};
@@ -6,7 +6,7 @@ use crate::paged::Batch;
 use foretoken_sim::RequestId;
 use std::ops::Range;
 
-/// Buffers of a draft pass, which later passes reuse.
+/// Buffers of a draft pass; later draft passes reuse them.
 #[derive(Debug)]
 pub(super) struct Drafting {
     pub(super) max_rows: usize,
@@ -57,7 +57,7 @@ pub(super) struct Asker {
     pub(super) checked: Range<usize>,
 }
 
-/// Buffers of a target pass, which later passes reuse.
+/// Buffers of a target pass; later target passes reuse them.
 #[derive(Debug, Default)]
 pub(super) struct Verifying {
     pub(super) askers: Vec<Asker>,

@@ -10,7 +10,7 @@ use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
 /// level with more nodes may need several passes on the device.
 const TREE_WIDTH: usize = 32;
 
-/// What a policy and its acceptance need from the models' memory.
+/// What a run needs from the models' memory, because of its policy and of what decides acceptance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// True if a draft model must be loaded, because the run has a policy.
@@ -56,7 +56,7 @@ impl Needs {
     }
 }
 
-/// Sizes of the memory with which a pair of models is loaded.
+/// Sizes of the memory with which a target and a draft model are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Number of the target's KV blocks. The first block is vLLM's null block.
@@ -195,8 +195,8 @@ mod tests {
         };
         let either = one.or(&other);
         assert!(either.covers(&one).is_ok() && either.covers(&other).is_ok());
-        // The scheduler's blocks and the scratch blocks are compared separately: the result has the 12 scheduler's
-        // blocks of `other` and the 20 scratch blocks of `one`.
+        // The scheduler's blocks and the scratch blocks are compared separately. The result has the 12 scheduler's
+        // blocks of `other` and the 20 scratch blocks of `one`, together 32.
         assert_eq!((either.draft_blocks, either, one.or(&one)), (32, other.or(&one), one));
         assert!(one.covers(&other).is_err() && other.covers(&one).is_err());
     }

@@ -12,7 +12,7 @@ const NAP: Duration = Duration::from_millis(20);
 /// a sleep ends about 60 µs late.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// What the thread does while a run waits for the next arrival.
+/// What the executor's thread does while a run waits for the next arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
     /// The thread spins (busy-waits). The core keeps its clock frequency and its caches, so passes after a wait take

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// divergences the policy wants.
 #[derive(Clone, Copy)]
 struct Question {
-    /// Number of the draft pass in the step, from 1. 0 for a pass that drafts nothing and only fills the draft model's
-    /// KV.
+    /// Number of the draft pass in the step, from 1. It is 0 for a pass that drafts nothing and only fills the draft
+    /// model's KV.
     pass: u32,
     /// Number of guesses below each node of a draft tree that the pass expands; 1 for chains. The guesses are the most
     /// likely tokens. With sampling, the one guess is a token that is drawn from the draft model's distribution.

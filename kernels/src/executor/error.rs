@@ -75,7 +75,7 @@ pub enum LiveError<E: std::error::Error + 'static> {
     TooManyGuesses {
         /// Number of children of a node that the draft tree asks for.
         asked: u32,
-        /// Number of tokens in the vocabulary.
+        /// Number of tokens in the vocabulary, which is also the most children that a node can have.
         vocab: u32,
     },
 }

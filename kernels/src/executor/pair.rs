@@ -21,7 +21,7 @@ pub(super) struct Distributions<D: Device> {
     pub(super) kept: D::Buffer,
 }
 
-/// A target model and its draft model on a device.
+/// A target model and its draft model on one device, with their buffers.
 pub struct Pair<D: Device> {
     pub(super) target: Llama<D>,
     pub(super) draft: Option<Llama<D>>,

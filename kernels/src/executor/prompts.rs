@@ -29,7 +29,7 @@ pub struct RandomPrompts<'a> {
     pub seed: u64,
     /// Size of the vocabulary: tokens are below this number.
     pub vocab: u32,
-    /// The workload, which gives the prompts' lengths and shared prefix blocks.
+    /// The workload, which states the lengths of the prompts and their shared prefix blocks.
     pub workload: &'a Workload,
 }
 

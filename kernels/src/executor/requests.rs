@@ -94,7 +94,7 @@ impl Scratch {
     }
 }
 
-/// All requests that have started and not ended.
+/// The states of all requests that have started and not ended.
 #[derive(Debug)]
 pub(super) struct Requests {
     slot_of: Vec<u32>,

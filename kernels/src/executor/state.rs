@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Live<'a> {
     /// The engine's settings.
     pub config: &'a EngineConfig,
-    /// The requests with their arrivals and lengths.
+    /// The requests of the run, with their arrivals and lengths.
     pub workload: &'a Workload,
     /// The tokens of the requests' prompts.
     pub prompts: &'a dyn Prompts,

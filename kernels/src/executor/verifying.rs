@@ -74,8 +74,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
                 for (at, node) in drafts.trees[i].nodes().iter().enumerate() {
                     v.kept.push((v.nodes.len() - checked) as u32);
                     if node.kept {
-                        // In the target's pass the newest token is node 0. The index of each node of the draft tree is
-                        // therefore higher by one.
+                        // In the target's pass the newest emitted token is node 0, so each node of the draft tree has
+                        // an index that is higher by one.
                         let parent = if node.parent == ROOT { ROOT } else { v.kept[node.parent as usize] };
                         v.nodes.push(at as u32);
                         v.parents.push(parent);

@@ -52,7 +52,7 @@ pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
     parse_config(file, &text)
 }
 
-/// Parses the text of a `config.json`. `file` is the name that errors give.
+/// Parses the text of a `config.json`. `file` is the name of the file in error messages.
 ///
 /// # Errors
 /// The errors of [`read_config`], except that the file cannot be opened.
@@ -154,7 +154,7 @@ struct Config {
 struct Rope {
     rope_theta: Option<f64>,
     rope_type: Option<String>,
-    /// The earlier name of `rope_type`, the kind of scaling of the rotary frequencies.
+    /// The value under the earlier name of `rope_type`, which names the kind of scaling of the rotary frequencies.
     #[serde(rename = "type")]
     old_type: Option<String>,
     factor: Option<f64>,

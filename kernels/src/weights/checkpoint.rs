@@ -22,7 +22,7 @@ pub enum BadCheckpoint {
     Unreadable {
         /// The path of the checkpoint file that cannot be opened, read or mapped.
         file: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         why: std::io::Error,
     },
     /// A file of the checkpoint does not have the format that the file's name states.

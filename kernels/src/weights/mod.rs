@@ -12,7 +12,7 @@ pub use random::RandomWeights;
 
 use foretoken_sim::Luck;
 
-/// The type of a weight's stored numbers.
+/// The number type in which a weight is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
     /// 32-bit IEEE float.
@@ -47,7 +47,7 @@ pub enum TensorData<'a> {
     /// Random numbers that the device draws. Number `i` is `scale` times a uniform random number in [−1, 1), which is
     /// draw `i` of `luck`.
     Random {
-        /// The sequence of random draws, one for each number.
+        /// The sequence of random draws; draw `i` gives number `i`.
         luck: Luck,
         /// Largest absolute value of the numbers.
         scale: f32,
@@ -58,7 +58,7 @@ pub enum TensorData<'a> {
     Ones,
 }
 
-/// A source of a model's tensors.
+/// A source of the numbers of a model's tensors.
 pub trait Weights {
     /// Returns the numbers of the tensor `name`, which must be one of the model's [`tensors`].
     fn tensor(&self, name: &str) -> TensorData<'_>;

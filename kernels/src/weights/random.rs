@@ -4,9 +4,9 @@
 use super::{Dtype, TensorData, Weights};
 use foretoken_sim::{Luck, Stream};
 
-/// Random weights. The same seed and dtype give the same weights on every device. Matrices have a standard deviation of
-/// 0.02 (Hugging Face's `initializer_range` for Llama), so that activations have a realistic range. The gains of norms
-/// are 1.
+/// Random weights of a model. The same seed and dtype give the same weights on every device. Matrices have a standard
+/// deviation of 0.02 (Hugging Face's `initializer_range` for Llama), so that activations have a realistic range. The
+/// gains of norms are 1.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomWeights {
     /// Seed with which the weights are drawn.

@@ -1,4 +1,4 @@
-//! The files of the target and draft that ship with this crate (`kernels/pair/` says how they were made).
+//! The files of the target and draft models that ship with this crate (`kernels/pair/` says how they were made).
 
 use crate::model::SHIPPED;
 

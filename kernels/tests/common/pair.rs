@@ -143,8 +143,8 @@ impl Pair {
         (all.split_off(prompt.len()), time)
     }
 
-    /// For each position of `answer`: true if the token is the draft model's most likely token, given all tokens before
-    /// it.
+    /// Returns for each position of `answer`: true if the token is the draft model's most likely token, given the
+    /// prompt and all tokens of the answer before it.
     pub fn agreement(&mut self, cpu: &mut Cpu, prompt: &[u32], answer: &[u32]) -> Vec<bool> {
         let all: Vec<u32> = prompt.iter().chain(answer).copied().collect();
         let Pair { draft, table, batch, choices, .. } = self;

@@ -23,7 +23,8 @@ type EmulateMatmul = unsafe extern "C" fn(*const c_void, *const c_void, *mut c_v
 /// launch at a time.
 static LIBRARY: OnceLock<Option<Mutex<Library>>> = OnceLock::new();
 
-/// Makes a CUDA device on the emulation. Prints a skip message and returns `None` if there is no C++ compiler.
+/// Makes a CUDA device whose backend is the emulated GPU. Prints a skip message and returns `None` if there is no C++
+/// compiler.
 pub fn device(tuning: Tuning) -> Option<Cuda> {
     if LIBRARY.get_or_init(build).is_none() {
         foretoken_tests::skip(Part::Cxx, "no C++ compiler emulates the CUDA kernels");

@@ -73,7 +73,7 @@ pub fn products_of_all_sizes(cuda: &mut Cuda, scale: Scale) {
     }
 }
 
-/// Reads rows `0..rows` of a weight matrix from the device, by embedding the tokens `0..rows`.
+/// Reads the rows `0..rows` of the weight matrix `table` from the GPU, by embedding the tokens `0..rows`.
 fn rows_of(cuda: &mut Cuda, table: &<Cuda as Device>::Matrix, rows: usize, width: usize) -> Vec<f32> {
     let mut out = cuda.buffer(rows, width).unwrap();
     let mut batch = Batch::default();

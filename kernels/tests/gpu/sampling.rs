@@ -61,7 +61,7 @@ pub fn greedy_acceptance_is_the_hosts(cuda: &mut Cuda, _: Scale) {
     assert!(got.iter().any(|a| a.nodes.len() > 1) && got.iter().any(|a| a.nodes.is_empty()));
 }
 
-/// Random rows of probabilities, in which some tokens have probability 0.
+/// Returns `rows` random rows of probabilities, in which some tokens have probability 0.
 fn probabilities(rows: usize, vocab: usize) -> Vec<f32> {
     let mut all: Vec<f32> = numbers(rows * vocab).into_iter().map(|x| x.max(0.0)).collect();
     for row in all.chunks_mut(vocab) {
@@ -144,7 +144,7 @@ pub fn draws_entropies_and_divergences_are_the_hosts(cuda: &mut Cuda, scale: Sca
     }
 }
 
-/// A χ² test: the first emitted tokens must have the target's distribution.
+/// A χ² test: the first tokens that rejection sampling emits must have the target's distribution.
 pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     let (vocab, at_once) = (8, 1000);
@@ -170,6 +170,6 @@ pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     assert!(seen.iter().zip_eq(&expected).all(|(&n, &e)| e > 0.0 || n == 0), "a token of probability 0");
     let chi2: f64 =
         seen.iter().zip_eq(&expected).filter(|(_, e)| **e > 0.0).map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
-    // The limit is the 99.99 % point of χ² with 7 degrees of freedom.
+    // 29.88 is the 99.99 % point of χ² with 7 degrees of freedom.
     assert!(chi2 < 29.88, "chi² {chi2} of {seen:?} against {expected:?}");
 }

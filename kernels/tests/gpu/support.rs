@@ -110,7 +110,7 @@ pub fn gains(cpu: &mut Cpu, cuda: &mut Cuda, gains: &[f32]) -> (Vec<f32>, Vector
     (cpu.vector(data, gains.len()).unwrap(), cuda.vector(data, gains.len()).unwrap())
 }
 
-/// Downloads a buffer's numbers to the host.
+/// Downloads the numbers of a GPU buffer to the host.
 pub fn downloaded(cuda: &mut Cuda, buffer: &Buffer) -> Vec<f32> {
     let mut out = Vec::new();
     cuda.download(buffer, &mut out).unwrap();

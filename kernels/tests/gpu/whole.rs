@@ -70,7 +70,7 @@ pub fn logits_are_the_cpus(cuda: &mut Cuda, scale: Scale) {
         let mut one = Llama::load(&mut cpu, &shape, &weights, LIMITS).unwrap();
         let mut other = Llama::load(cuda, &shape, &weights, LIMITS).unwrap();
         let mut batch = Batch::default();
-        // The first batch has a prompt and a tree. In two later passes, one token is decoded after the prompt.
+        // The first pass runs a prompt and a tree. Each of two later passes decodes one token after the prompt.
         // Together, the three passes use split and tiled attention, and matrix products with few and with many rows.
         batch.push_chain(&prompt(60, 1), 0, &table(0), Logits::All);
         batch.push_tree(&prompt(5, 2), &[ROOT, 0, 0, 1, ROOT], 0, &table(1), Logits::All);

@@ -36,7 +36,7 @@ impl Recorder for Recorded {
 pub struct Fixed {
     pub k: u32,
     pub growth: Option<Growth>,
-    /// Most tree tokens to verify; 0 for a policy that drafts chains.
+    /// Most tokens of a draft tree that the policy verifies; 0 for a policy that drafts chains.
     pub tokens: u32,
     pub every: u64,
     /// Number of the first step in which the policy drafts trees. In earlier steps it drafts chains, even if it has a

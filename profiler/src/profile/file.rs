@@ -35,7 +35,7 @@ pub enum ProfileError {
     Value {
         /// Path of the key, such as `target.noise_cv`.
         key: String,
-        /// What is wrong with the value.
+        /// What is wrong with the value of the key.
         why: String,
     },
 }

@@ -20,15 +20,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Version of the file's format.
+    /// Version of the format of the profile's file.
     pub schema_version: u32,
     /// Version of the Foretoken that measured the profile.
     pub foretoken: String,
+    /// When the measurement ended, RFC 3339, UTC.
+    pub measured_at: String,
     /// True if the linear fits of the target and the draft model are within their error bound on held-out shapes
     /// (shapes to which they were not fitted), for decode passes and for verification passes.
-    pub measured_at: String,
-    /// Whether the linear fits of both models are within their error bound on held-out shapes, for decode passes and
-    /// for verification passes.
     pub trusted: bool,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
@@ -94,7 +93,7 @@ pub struct Measuring {
 }
 
 impl Profile {
-    /// The measured pass times and fitted costs of the model `role`.
+    /// Returns the measured pass times and fitted costs of the model `role` (target or draft).
     pub fn of(&self, role: Role) -> &ModelProfile {
         match role {
             Role::Target => &self.target,
@@ -108,7 +107,7 @@ impl Profile {
         self.of(role).truth(truth)
     }
 
-    /// How the latency model `truth` counts the context of a pass with several new tokens per request: once per
+    /// Returns how the latency model `truth` counts the context of a pass with several new tokens per request: once per
     /// request, or once per new token.
     pub fn reads(&self, role: Role, truth: Truth) -> ContextReads {
         match (role, truth) {
@@ -130,7 +129,7 @@ impl Profile {
         self.of(role).linear.coefficients()
     }
 
-    /// A message that says why the profile is not trusted; `None` if it is trusted.
+    /// Returns a message that says why the profile is not trusted; `None` if it is trusted.
     pub fn distrust(&self) -> Option<String> {
         (!self.trusted).then(|| match self.warnings.first() {
             Some(first) => format!("the profile is not trusted: {first}"),

@@ -26,7 +26,7 @@ pub struct ModelProfile {
     /// Errors of the fitted costs on held-out shapes (shapes to which they were not fitted). Each of five fits leaves
     /// out a different fifth of the shapes. The ends of the measured range are in every fit.
     pub held_out: Errors,
-    /// The largest numbers of requests, new tokens, context tokens and query-key pairs over all measured passes.
+    /// The largest numbers of requests, new tokens, context tokens and query-key pairs in one measured pass.
     pub range: Range,
     /// The latency table that was fitted to the measured passes.
     pub table: MeasuredSpec,
@@ -42,7 +42,7 @@ pub struct ModelInfo {
     pub name: String,
     /// `random, seed N` for random weights, or `blake3:…`, the digest of the checkpoint's weights.
     pub weights: String,
-    /// Type of the weight matrices on the device.
+    /// Number type of the weight matrices on the device, such as `bf16`.
     pub dtype: String,
     /// Number of parameters of the model.
     pub parameters: u64,

@@ -7,7 +7,7 @@ use crate::cpu::level::Level;
 use crate::cpu::pages::Pages;
 use std::hint::black_box;
 
-/// Bandwidth in bytes per second, for three kinds of access.
+/// Bandwidth of a core in bytes per second, for three kinds of access: reading, copying and triad.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     /// Bandwidth of reading the array, bytes per second.

@@ -5,8 +5,9 @@ use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use std::hint::black_box;
 
-/// The peak of one core in floating-point operations per second; a multiply-add counts as two. The peak is the best
-/// result of six kernels with `tries` tries each. The kernels differ in how many independent sums they make at a time.
+/// Returns the peak arithmetic rate of one core in floating-point operations per second; a multiply-add counts as two
+/// operations. The peak is the best result of six kernels with `tries` tries each. The kernels differ in how many
+/// independent sums they make at a time.
 pub fn peak(level: Level, tries: u32) -> f64 {
     let each = [
         rate::<1>(level, tries),
@@ -29,7 +30,7 @@ fn rate<const N: usize>(level: Level, tries: u32) -> f64 {
 /// Number of multiply-adds that one turn of the timed loop adds to each sum.
 const UNROLLED: usize = 16;
 
-/// Makes `N` independent sums by multiply-adds, in a loop of `turns` turns.
+/// A kernel that makes `N` independent sums by multiply-adds, in a loop of `turns` turns.
 struct Fmas<const N: usize> {
     turns: u64,
 }

@@ -42,8 +42,8 @@ impl Speed {
     pub fn measure(level: Level) -> Speed {
         let caches = processor().caches;
         let memory = caches.last().map_or(BEYOND, |last| (4 * last).clamp(BEYOND / 2, 2 * BEYOND));
-        // The array for a cache has half the cache's size, because other threads and the system always use a part of
-        // the cache.
+        // The array with which a cache is measured has half the cache's size, because other threads and the system
+        // always use a part of the cache.
         let footprints = caches.iter().map(|bytes| bytes / 2).chain([memory]);
         Speed {
             instructions: level.key().to_owned(),
@@ -62,7 +62,7 @@ impl Speed {
         format!("{flops:.2} times the multiply-adds and {bytes:.2} times the memory bandwidth of {name}")
     }
 
-    /// Name and speed of the reference processor, on which the project's recorded measurements were made.
+    /// Returns (name, speed) of the reference processor, on which the project's recorded measurements were made.
     pub fn reference() -> (&'static str, Speed) {
         let speed = Speed {
             instructions: "avx2".to_owned(),

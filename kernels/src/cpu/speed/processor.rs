@@ -20,7 +20,7 @@ pub fn processor() -> Processor {
     Processor { caches: caches(), ..described(&text) }
 }
 
-/// Parses the first core's entry of `/proc/cpuinfo`.
+/// Parses the entry of the first core in `text`, the contents of `/proc/cpuinfo`.
 fn described(text: &str) -> Processor {
     let value = |key: &str| {
         let line = text.lines().find(|line| line.split(':').next().is_some_and(|k| k.trim() == key))?;
@@ -70,24 +70,26 @@ impl Processor {
     pub fn fma_units(&self, level: Level) -> Option<u32> {
         let (vendor, family, model) = self.design.as_ref()?;
         match (vendor.as_str(), family, level.width()?) {
-            // AMD Zen (model below 0x30) splits a 256-bit instruction in two halves, so it starts one per cycle. Zen 2
-            // starts two.
+            // AMD Zen (model below 0x30) splits a 256-bit instruction into two halves, so it starts one such
+            // instruction per cycle. Zen 2 starts two per cycle.
             ("AuthenticAMD", 0x17, 8) => Some(if *model < 0x30 { 1 } else { 2 }),
-            // AMD Zen 3 and later have two 256-bit units. Zen 4 uses both for one 512-bit instruction.
+            // AMD Zen 3 and later have two 256-bit multiply-add units. Zen 4 uses both units for one 512-bit
+            // instruction.
             ("AuthenticAMD", 0x19.., 8) => Some(2),
             ("AuthenticAMD", 0x19, 16) => Some(1),
-            // AMD Zen 5 has two 512-bit units in servers and desktops. Some laptops have 256-bit units; for these the
-            // result is `None`.
+            // AMD Zen 5 has two 512-bit multiply-add units in servers and desktops. Some laptops have 256-bit units;
+            // for laptops the result is `None`.
             ("AuthenticAMD", 0x1A, 16) => matches!(model, 0x00..=0x1F | 0x40..=0x4F).then_some(2),
-            // Intel Haswell and all later designs have two 256-bit units. The efficiency cores of hybrid processors are
-            // not distinguished.
+            // Intel Haswell and all later designs have two 256-bit multiply-add units. The efficiency cores of hybrid
+            // processors are not distinguished from their other cores.
             ("GenuineIntel", 6, 8) => Some(2),
             // Intel's servers (Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids) have two
-            // 512-bit units. Some of the smaller models have only one unit; they also count as two, because the model
-            // number does not distinguish them.
+            // 512-bit multiply-add units. Some of the smaller models have only one unit; they also count as two,
+            // because the model number does not distinguish them.
             ("GenuineIntel", 6, 16) => match model {
                 0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
-                // Intel's laptops and desktops (Ice Lake, Tiger Lake and Rocket Lake) have one 512-bit unit.
+                // Intel's laptops and desktops (Ice Lake, Tiger Lake and Rocket Lake) have one 512-bit multiply-add
+                // unit.
                 0x7D | 0x7E | 0x8C | 0x8D | 0xA7 => Some(1),
                 _ => None,
             },

@@ -1,4 +1,4 @@
-//! Times a function as the best of several tries.
+//! Measures the time of a function as the best of several tries.
 
 use std::time::{Duration, Instant};
 

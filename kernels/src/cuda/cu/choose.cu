@@ -54,7 +54,7 @@ KERNEL THREADS(1024) top_k(const TopKArgs a) {
     sum = block_sum(sum, scratch);
     for (u32 n = 0;; n++) {
         if (threadIdx.x == 0) {
-            // A row in which all logits are NaN has no best token; the result is token 0, as on the host.
+            // If all logits of a row are NaN, no token is the best. The result is then token 0, as on the host.
             a.tokens[blockIdx.x * a.k + n] = best.token < a.width ? best.token : 0;
             a.probabilities[blockIdx.x * a.k + n] = expf(best.logit - largest) / sum;
         }

@@ -40,7 +40,8 @@ DEVICE Parts& few(const FewArgs& a, u32 upper, u32 lower) {
         }
         copies_issued();
     };
-    // The first weights are fetched before `wait_for_inputs`, because they do not depend on other kernels' results.
+    // The first weights are fetched before `wait_for_inputs`, because weights do not depend on the results of other
+    // kernels.
     UNROLL for (int i = 0; i < FEW_RING; i++) fetch(warp + i * FEW_WARPS, i);
     wait_for_inputs();
     const bf16* x_row = a.x + (u64)(there ? g : 0) * a.x_stride + 8 * c;
