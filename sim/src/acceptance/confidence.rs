@@ -188,8 +188,8 @@ impl ConfidenceModel {
     }
 
     /// The quantile at probability `u` of the log-odds z of right draft tokens (`right`) or of wrong draft tokens.
-    /// `rate_logit` is the log-odds of the acceptance rate. Interpolates linearly between the tabulated rates and between
-    /// the tabulated quantiles.
+    /// `rate_logit` is the log-odds of the acceptance rate. Interpolates linearly between the tabulated rates and
+    /// between the tabulated quantiles.
     fn quantile(&self, right: bool, rate_logit: f64, u: f64) -> f64 {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(rate_logit / (2.0 * RATE_REACH) + 0.5, RATES);

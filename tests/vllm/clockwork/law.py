@@ -64,8 +64,8 @@ class Acceptance:
     factors: list = field(default_factory=lambda: [1.0])
     table: str = ""
     # The log-odds z that a draft is right are normal, with standard deviation `odds_sd`. Their mean is normal over
-    # requests: mean `odds_mean`, standard deviation `request_sd`. The draft model's confidence q in the token follows from
-    # z: logit q = (z - intercept) / slope.
+    # requests: mean `odds_mean`, standard deviation `request_sd`. The draft model's confidence q in the token follows
+    # from z: logit q = (z - intercept) / slope.
     odds_sd: float = 0.0
     odds_mean: float = 0.0
     request_sd: float = 0.0
