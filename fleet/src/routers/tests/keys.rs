@@ -53,7 +53,7 @@ fn decisions(router: &RouterSpec) -> Vec<usize> {
             let (sent, late) = (0.5 * f64::from(id), 0.02 * f64::from(id % 7) + 0.15 * replica as f64);
             ours.first_token(id, replica, Time::from_s(sent + late));
         }
-        if let Some((id, replica)) = ago(9 + index % 2).filter(|_| needs.ends && index % 2 == 0) {
+        if let Some((id, replica)) = ago(9).filter(|_| needs.ends && index % 2 == 0) {
             // Replicas differ in their time per token, so that some keep a bound on time per token and others do not.
             let emitted = 50 + 40 * replica as u32;
             let pieces = emitted / (1 + id % 3);
