@@ -139,12 +139,13 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
     let tokens = answer.tokens() as usize;
     for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
         bits.extend(std::iter::repeat_n(Some(true), accepted as usize));
-        // The token after the right draft tokens of a step. If the step drafted a token at this position, the draft
-        // was wrong. If every draft token of the step was right, nothing was drafted here.
+        // The entry for the output token after the step's right draft tokens. If the step drafted a token at this
+        // position, this draft token was wrong: `false`. If every draft token of the step was right, nothing was
+        // drafted at this position: `None`.
         bits.push((accepted < drafted).then_some(false));
     }
-    // If the answer ended within its last round (draft tokens of one step), right draft tokens may have been cut off.
-    // So a wrong draft token at the last position counts as unknown.
+    // The last round (draft tokens of one step) may reach beyond the answer's end. Right draft tokens may then have
+    // been cut off, so a wrong draft token at the answer's last position counts as unknown.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over

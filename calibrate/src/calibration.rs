@@ -34,15 +34,16 @@ pub struct Calibration {
     pub acceptance: Option<Acceptance>,
     /// The settings of the simulated engine, from the runs' experiments and the server's metrics.
     pub engine: EngineConfig,
-    /// The time from client to scheduler and back, in seconds. `None` without costs, or if too few requests came to an
-    /// idle server.
+    /// The seconds that a request and its answer spend between client and scheduler, both ways together. `None` without
+    /// costs, or if too few requests came to an idle server.
     pub frontend: Option<f64>,
     /// True if the fit has separate costs for draft passes and target passes. Otherwise the target's passes get the
     /// whole cost of a step, and only the observed draft lengths can be predicted.
     pub separated: bool,
     /// Whether the fitted costs may be trusted; `None` without costs.
     pub verdict: Option<Verdict>,
-    /// Limits of the observed data, one sentence each, for the user; the most serious first.
+    /// Warnings for the user, one sentence each, such as what the observed data does not show. The most serious warning
+    /// comes first.
     pub warnings: Vec<String>,
 }
 
@@ -238,8 +239,8 @@ fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_default();
     engine.version = one_server::release(sources).0;
-    // Defaults for keys that the experiment does not set: a logged step ends when its draft tokens are made, and the
-    // host's work follows before the next step begins.
+    // Defaults for two settings that the experiment may lack. Scheduling is not asynchronous: the host works between
+    // two steps. A step delivers its tokens after its draft passes, because a logged step includes its draft passes.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {

@@ -1,9 +1,10 @@
 //! Compares observed runs of a server with the predictions of a calibration (costs and acceptance fitted to other
 //! runs).
 //!
-//! The error of each number is split into the parts of acceptance, of costs and of the schedule. For this, each run
-//! is predicted twice more: with the acceptance observed in this run, and with the acceptance and the costs of this
-//! run. Two simple predictions, made without a simulation, are reported for comparison.
+//! The error of each predicted number (latency, throughput) is split into three parts: the errors from wrong
+//! acceptance, from wrong costs and from a wrong schedule. For this, each run is predicted twice more: with the
+//! acceptance observed in this run, and with the acceptance and the costs of this run. Two simple predictions, made
+//! without a simulation, are reported for comparison.
 
 use crate::folder::{make, put};
 use crate::kept::Kept;
@@ -15,10 +16,11 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Predicts the observed `runs` from the calibration `kept` and compares. `fitted` are the runs that the calibration
-/// was made from and whose recordings still exist; one of the simple predictions interpolates between them. A run whose
-/// draft length cannot be predicted is left out with a warning. Each run that stays is also replayed: Foretoken's
-/// scheduler repeats its schedule, and the steps are compared with the run's step log.
+/// Predicts the observed `runs` from the calibration `kept`, and compares the predictions with the runs. `fitted` are
+/// the runs that the calibration was made from and whose recordings still exist; one of the simple predictions
+/// interpolates between them. A run whose draft length cannot be predicted is left out with a warning. Each run that
+/// stays is also replayed: Foretoken's scheduler repeats its schedule, and the steps are compared with the run's step
+/// log.
 ///
 /// # Errors
 /// The engine does not accept the calibration's settings.

@@ -198,9 +198,9 @@ mod tests {
         ];
         let context = context(&all);
         let tokens_at = |t: u64| context_at(&context, Time(t));
-        // At time 5 request 0 has 10 prompt tokens and 1 output token in KV. At time 8 request 0 has 3 tokens more, and
-        // request 1 has 11. Request 0 ends at 12, request 1 at 20. Request 2 got its whole answer in one chunk and
-        // counts at no time.
+        // In the test, request 0 has 10 prompt tokens and 1 output token in KV at time 5. At time 8 request 0 has 3
+        // tokens more, and request 1 has 11. Request 0 ends at 12, request 1 at 20. Request 2 got its whole answer in
+        // one chunk and request 3 got no answer; they count at no time.
         assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(tokens_at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
     }
 

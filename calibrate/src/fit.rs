@@ -37,12 +37,13 @@ const LEAST_SHARE: f64 = 0.05;
 /// step.
 const MOST_ERROR: f64 = 0.10;
 
-/// If [`own_share`] is at most this, draft passes cannot be separated from target passes: such a small share comes
-/// from rounding errors alone. [`own_share`] is the share of the column "number of draft passes" that the target's
-/// columns do not explain.
+/// [`own_share`] is the share of the least-squares column "number of draft passes" that the target's columns do not
+/// explain. A share of at most `ROUNDING` comes from rounding errors alone: draft passes cannot be separated from
+/// target passes.
 const ROUNDING: f64 = 1e-6;
 
-/// The policies' linear cost model is fitted to at most this number of pass sizes.
+/// The policies' linear cost model of a pass is fitted to the times of at most this number of passes, each with another
+/// number of tokens.
 const SIZES: u64 = 4096;
 
 /// The fitted costs of target passes, of draft passes and of the host.
@@ -218,8 +219,8 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Fits the costs by least squares of errors relative to the `expected` times of the steps, in seconds. Leaves the
-    /// fit's error (`noise`) at 0.
+    /// Fits the costs by least squares. The error of a step's time is divided by the step's entry in `expected`, its
+    /// expected time in seconds. Leaves the fit's error (`noise`) at 0.
     fn weighted(&self, expected: &[f64]) -> CostFit {
         let Fitting { rows, bends, costs, least_s } = *self;
         let drafts = draft_columns(bends);

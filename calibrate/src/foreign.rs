@@ -31,8 +31,9 @@ pub struct Foreign {
     pub notes: Vec<String>,
 }
 
-/// Reads a file of another tool, and detects its format. The timed steps get `index` as their `source`. `draft_length`
-/// is the server's draft length. It is needed only if the format does not state it.
+/// Reads a file of another tool, and detects its format. `index` is the file's index among all inputs; the timed steps
+/// get it as their `source`. `draft_length` is the server's draft length. It is needed only if the format does not
+/// state it.
 ///
 /// # Errors
 /// The format is not known, or the file is damaged or lacks something that is needed.
@@ -181,10 +182,10 @@ fn requests(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-/// How many tokens SGLang drafted in each round of a request, and whether that was the same number in all rounds.
-/// SGLang reports `proposed_drafts` = rounds × configured draft length, even if rounds drafted less. With several
-/// configured lengths this is no multiple of the rounds, or too small for the most accepted tokens; then the number of
-/// drafted tokens is taken to be the most accepted tokens.
+/// Returns (how many tokens SGLang drafted in each round of a request, whether this number was the same in all rounds).
+/// A round is the request's draft tokens of one step. SGLang reports `proposed_drafts` = rounds × configured draft
+/// length, even if rounds drafted less. With several configured lengths this is no multiple of the rounds, or too small
+/// for the most accepted tokens; then the number of drafted tokens is taken to be the most accepted tokens.
 fn drafted_by_sglang(s: &sglang_requests::RequestSpeculation) -> (u32, bool) {
     let most_accepted = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
     let Some(proposed) = s.proposed_drafts else { return (most_accepted, true) };
@@ -252,7 +253,9 @@ fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A request with 2, 1 and 1 rounds that accepted 0, 1 and 2 draft tokens, of which SGLang proposed `proposed`.
+    /// Returns what [`drafted_by_sglang`] finds for a request with four rounds (its draft tokens of one step each). Two
+    /// rounds accepted no draft token, one accepted 1, and one accepted 2. SGLang reports `proposed` draft tokens in
+    /// all.
     fn drafted(proposed: Option<u64>) -> (u32, bool) {
         drafted_by_sglang(&sglang_requests::RequestSpeculation {
             verify_steps: 4,

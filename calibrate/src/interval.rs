@@ -52,9 +52,9 @@ pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<
     (0..DRAWS).map(one).collect()
 }
 
-/// A truth table (which draft tokens of recorded answers were right) with as many outputs as `table`. The outputs are
-/// drawn at random from the outputs of `table`, with replacement. `by` is added to the log-odds of extrapolated
-/// rates.
+/// Returns a truth table (which draft tokens of recorded answers were right) with as many answers as `table`. The
+/// answers are drawn at random from `table`, with replacement; `draw` is the seed. `by` is added to the log-odds of
+/// extrapolated acceptance rates.
 fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
     let drawn = (0..n as u64).map(|i| table.outputs[(luck.unit(i) * n as f64) as usize].clone());

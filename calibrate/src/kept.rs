@@ -69,7 +69,7 @@ pub struct Found<'a> {
     /// error between runs.
     #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
     pub costs: &'a [CostFactors],
-    /// Limits of the observed data, one sentence each, for the user.
+    /// Warnings for the user, one sentence each, such as what the observed data does not show.
     pub warnings: &'a [String],
 }
 
@@ -84,8 +84,8 @@ pub struct Input {
     pub what: String,
 }
 
-/// The path of an input file as the calibration keeps it. An absolute path becomes a file name, because the folder of a
-/// calibration may be read on another computer.
+/// The path of an input file, as `calibration.json` states it. An absolute path is shortened to the file's name,
+/// because the folder of a calibration may be read on another computer.
 fn portable(path: &Path) -> String {
     let name = path.file_name().filter(|_| path.is_absolute());
     name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())

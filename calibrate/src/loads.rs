@@ -119,9 +119,8 @@ impl Calibration {
         })
     }
 
-    /// The workload that repeats the requests of observed run number `at`. If `at` is not below the number of runs,
-    /// it counts on through the files of other tools. If such a file has no arrival times, the workload is a closed
-    /// loop of one client.
+    /// The workload that repeats the requests of input number `at`. The numbers count the observed runs first, then the
+    /// files of other tools. For a file without arrival times, the workload is a closed loop of one client.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -184,8 +183,8 @@ impl Calibration {
         all
     }
 
-    /// The path of the trace of requests of observed run number `at`, relative to the calibration's folder. If `at`
-    /// is not below the number of runs, it counts on through the files of other tools.
+    /// The path of the trace of requests of input number `at`, relative to the calibration's folder. The numbers count
+    /// the observed runs first, then the files of other tools.
     pub fn trace_path(&self, at: usize) -> String {
         format!("{TRACES}/{}", self.trace_name(at))
     }

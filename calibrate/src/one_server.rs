@@ -155,8 +155,9 @@ pub fn check_whole(runs: &[Source]) -> Result<()> {
     })
 }
 
-/// The vLLM release whose rules a calibration simulates, with the reason as text: the release that the server reports
-/// if its rules are known, else the experiment's `engine.version`, else the default.
+/// The vLLM release whose scheduling rules a calibration simulates, and the reason as text. It is the release that the
+/// server reports, if Foretoken knows its rules. Otherwise it is the experiment's `engine.version`, or else the
+/// default.
 pub fn release(sources: &[Source]) -> (Version, String) {
     let server = sources.iter().find_map(|s| s.recording.head.server.version.as_deref());
     // The text goes into a comment of experiment.toml. A line break in it would begin a setting, so it is escaped.

@@ -14,8 +14,8 @@ use foretoken_traces::truth::TruthTable;
 /// Makes the HTML page of a calibration: verdict, warnings, fitted costs, acceptance and inputs.
 pub fn page(c: &Calibration) -> Page {
     let mut lead = vec![Part::Headline(headline(c))];
-    // The headline has the errors of single steps. The verdict comes after the headline, because the verdict is about
-    // sums of steps, in which the errors of single steps cancel.
+    // The headline has the errors of single steps. The verdict, whether the costs may be trusted, comes after it: the
+    // verdict is about sums of steps, in which the errors of single steps cancel.
     lead.extend(
         c.verdict
             .as_ref()

@@ -38,7 +38,8 @@ pub struct Prediction<'a> {
     pub acceptance: AcceptanceFrom<'a>,
     /// The settings of the simulated engine.
     pub engine: &'a EngineConfig,
-    /// Seed of the random choices, such as which output of the truth table a request gets.
+    /// Seed of the random choices, such as which recorded answer's truth (which draft tokens were right) a request
+    /// gets.
     pub seed: u64,
 }
 
@@ -46,7 +47,8 @@ impl Prediction<'_> {
     /// Simulates the requests of an observed run with draft length `k`.
     ///
     /// # Errors
-    /// The truth table does not fit the requests, or the acceptance source cannot be built.
+    /// The truth table (which draft tokens of recorded answers were right) does not fit the requests, or the acceptance
+    /// source, which decides which draft tokens are right, cannot be built.
     pub fn serve(&self, source: &Source, k: u32) -> Result<Run> {
         let mut workload = source.run.workload.clone();
         let acceptance = match self.acceptance {

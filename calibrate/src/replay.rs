@@ -25,7 +25,8 @@ use foretoken_spec::problem::{Problem, Result};
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
-/// The content of a step: (requests and tokens of prompts, requests and tokens of answers).
+/// The content of a step: (number of requests without output, their tokens, number of requests with output, their
+/// tokens).
 type Content = (u32, u64, u32, u64);
 
 fn content(step: &LoggedStep) -> Content {
@@ -113,7 +114,8 @@ impl<'a> Replay<'a> {
         (0..self.order.len()).map(first).collect()
     }
 
-    /// Simulates the requests, where request `i` of `order` reaches the scheduler at step `places[i]`.
+    /// Simulates the run's requests, in the scheduler's order. Request number `i` in this order reaches the scheduler
+    /// at step `places[i]`.
     fn make(&self, places: &[usize]) -> Result<Made> {
         let mut workload = Workload { categories: self.source.run.workload.categories.clone(), ..Workload::default() };
         for (&of, &place) in self.order.iter().zip(places) {
@@ -346,8 +348,8 @@ mod tests {
     use crate::calibration::Calibration;
     use std::path::Path;
 
-    /// A run of vLLM 0.32.0 for CPUs with the shipped pair of models, recorded with draft length `k`: 12 requests of
-    /// three clients.
+    /// A recorded run of vLLM 0.32.0 for CPUs with draft length `k`: 12 requests of three clients. The server ran the
+    /// target model and draft model that Foretoken ships.
     fn recorded(k: u32) -> Source {
         let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
         Source::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()

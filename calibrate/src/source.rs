@@ -51,9 +51,9 @@ impl Source {
         Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
     }
 
-    /// The run's name in tables. If the recording lies in a results folder, the name is the folder's name, followed
-    /// by the recording's file name unless this is `v0-s0` (the first variant and seed). Otherwise the name is the
-    /// recording's file name.
+    /// The run's name in tables. If the recording lies in a results folder, the name is the folder's name, followed by
+    /// the recording's file name. The file name is left out if it is `v0-s0`: first combination of swept values, first
+    /// seed. Outside of a results folder, the name is the recording's file name.
     pub fn name(&self) -> String {
         let folder = self.path.parent().and_then(Path::parent);
         let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
@@ -112,8 +112,8 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Err(nothing("no such file or folder"));
     }
-    // A killed run leaves an incomplete manifest. So a recording is checked against the manifest only if the manifest
-    // lists it.
+    // A killed run leaves an incomplete manifest (the list of the folder's files with their digests). So a recording is
+    // checked against the manifest only if the manifest lists it.
     if let Ok(manifest) = Manifest::read(path) {
         manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
     }

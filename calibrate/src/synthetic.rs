@@ -28,7 +28,7 @@ pub enum Lengths {
     /// One draft length for all steps of the server.
     Fixed(u32),
     /// Entries (requests, length): after a step of at most `requests` requests, the server drafts `length` tokens per
-    /// request. The first entry that fits counts. If the length is 0, the drafter still runs once, as on vLLM's model
+    /// request. The first such entry is used. If its length is 0, the drafter still runs once, as on vLLM's model
     /// runner V1.
     Table(&'static [(u32, u32)]),
     /// The entries of `Table`, on vLLM's model runner V2: after every step, the draft model makes as many passes as the
@@ -99,7 +99,7 @@ impl Law {
             ..Head::default()
         };
         let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
-        // Number of draft tokens per decoding request that the previous step made and that this step verifies.
+        // Number of draft tokens per decoding request that the step before made. The present step verifies them.
         let mut held = 0;
         let mut running: Vec<Running> = Vec::new();
         while next < requests || !running.is_empty() {

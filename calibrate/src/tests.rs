@@ -25,7 +25,8 @@ fn overwriting_removes_every_file_of_the_earlier_calibration() {
     let folder = dir.path().join("cal");
     calibrated(drafting.path(), &[0, 3], &LAW).0.write(&folder, false).unwrap();
     assert!(folder.join(BY_CATEGORY).exists());
-    // Runs without draft tokens say nothing about acceptance, so the new calibration writes no file about it.
+    // The new calibration is made from runs without draft tokens. Such runs do not show acceptance, so the calibration
+    // writes no file about acceptance.
     calibrated(plain.path(), &[0], &LAW).0.write(&folder, true).unwrap();
     assert!(folder.join(FOUND).exists() && !folder.join(BY_CATEGORY).exists());
 }
@@ -49,8 +50,9 @@ fn the_true_costs_are_found() {
     assert!(verdict.starts_with("trusted for K = 0, 3, steps of up to 8 requests: later steps within 0."), "{verdict}");
 }
 
-/// Compares five runs with a calibration on runs at draft lengths 0 and 3. Two runs have draft length 2 and two have
-/// draft length 5; one run is a run that the calibration was made from. The comparison is made once for all tests.
+/// Compares five observed runs with a calibration that was made from runs at draft lengths 0 and 3. Two of the five
+/// runs have draft length 2, and two have draft length 5. The fifth run is one that the calibration was made from. The
+/// comparison is made once for all tests.
 fn comparison() -> &'static ServerComparison {
     static COMPARISON: OnceLock<ServerComparison> = OnceLock::new();
     COMPARISON.get_or_init(|| {

@@ -19,8 +19,8 @@ pub struct CostFactors {
     /// Factor by which the true host time per request in a step that verifies draft tokens may differ from the fitted
     /// one.
     pub request: f64,
-    /// Factor by which the true additional host time of a step that verifies draft tokens and is too large for a
-    /// captured CUDA graph may differ from the fitted one.
+    /// A step that verifies draft tokens and is too large for a captured CUDA graph takes additional host time. The
+    /// true additional time may differ from the fitted one by this factor.
     pub launch: f64,
 }
 

@@ -13,12 +13,13 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The search found a capacity: the highest request rate that the server carries.
+    /// The search found a capacity: the highest request rate that the server carries (serves within the SLO).
     Rate,
     /// No request rate is carried, not even the lowest rate that the search tries. A server carries a rate if enough
     /// requests keep their SLO bounds and the queue does not grow.
     NoRate,
-    /// The server carries every request rate that was tried, so the search found no highest carried rate.
+    /// The server carries (serves within the SLO) every request rate that was tried, so the search found no highest
+    /// carried rate.
     EveryRateTried,
 }
 
@@ -37,17 +38,19 @@ pub enum Limit {
 pub struct SeedResult {
     /// The seed of the random draws in the search's runs.
     pub seed: u64,
-    /// How the search ended: with a capacity, with no carried rate, or with every tried rate carried.
+    /// How the search ended: with a capacity (highest carried request rate), with no carried rate, or with every tried
+    /// rate carried. A carried rate is served within the SLO.
     pub verdict: Verdict,
-    /// The capacity (highest carried request rate), requests per second; `None` if no rate is carried, or if every
-    /// tried rate is carried.
+    /// The capacity (highest request rate served within the SLO), requests per second. `None` if no tried rate is
+    /// carried, or if every tried rate is carried.
     pub req_s: Option<f64>,
     /// Why the server does not carry the lowest rate that failed: requests miss their SLO bounds, or the queue grows.
     /// `None` if every rate that was tried is carried.
     pub limit: Option<Limit>,
     /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
-    /// Request rates, per second, ascending, that the server carried although it did not carry a lower rate.
+    /// Request rates, per second, ascending, that the server carried (served within the SLO) although it did not carry
+    /// a lower rate.
     pub exceptions: Vec<f64>,
     /// The highest request rate that was tried, per second.
     pub tried_up_to: f64,
@@ -140,17 +143,17 @@ impl Capacity {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }
 
-    /// Takes only the seeds whose search ended with [`Verdict::EveryRateTried`]. Returns the lowest over these seeds
-    /// of `SeedResult::tried_up_to`, requests per second: up to this rate, each of these seeds carried every tried
-    /// rate. Infinity if there is no such seed.
+    /// The lowest, over seeds, of the highest tried request rate (`SeedResult::tried_up_to`), per second. Only seeds
+    /// count whose search ended with [`Verdict::EveryRateTried`]: up to this rate, the server carried every tried rate
+    /// with each of them. Infinity if there is no such seed.
     pub fn tried_up_to(&self) -> f64 {
         let unlimited = self.seeds.iter().filter(|s| s.verdict == Verdict::EveryRateTried);
         unlimited.map(|s| s.tried_up_to).fold(f64::INFINITY, f64::min)
     }
 
-    /// Notes on a policy's capacity, each with its number of seeds. There is a note if no rate is carried, if every
-    /// tried rate is carried, if the growing queue (not an SLO bound) limits the rate, and if a rate is carried
-    /// although a lower rate is not.
+    /// Notes on a policy's capacity, each with its number of seeds. A rate is carried if it is served within the SLO.
+    /// There is a note if no rate is carried, if every tried rate is carried, if the growing queue (not an SLO bound)
+    /// limits the rate, and if a rate is carried although a lower rate is not.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let seeds = self.seeds.len();
@@ -198,11 +201,11 @@ pub struct Answer {
     /// Share (0 to 1) of the counted requests that must keep their SLO bounds. Requests count if they arrive in the
     /// experiment's window or, without a window, if they are not in the warm-up at either end.
     pub share: f64,
-    /// The search's tolerance, a share of the capacity. When the search ends, the lowest rate that failed exceeds the
-    /// capacity by at most this share.
+    /// The search's tolerance, a share of the capacity (highest carried request rate). When the search ends, the lowest
+    /// rate that failed exceeds the capacity by at most this share.
     pub tolerance: f64,
-    /// The time window (from, to) of the experiment's arrivals, seconds; only requests that arrive in it count. `None`:
-    /// no window.
+    /// The time window (from, to) of the experiment's arrivals, seconds. Only the SLO bounds of requests that arrive in
+    /// it count. `None`: no window.
     pub window_s: Option<[f64; 2]>,
     /// Warnings about cost profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -17,16 +17,16 @@ use std::ops::Range;
 pub struct Load {
     /// The experiment's arrival times, shifted so that the first one is at 0.
     base: Vec<Time>,
-    /// The mean rate of the arrivals `base`, requests per second. If the experiment has a time window, the mean rate
-    /// in this window.
+    /// The mean rate of the arrivals `base`, requests per second. If the experiment has a time window of requests that
+    /// count, the mean rate in this window.
     rate: f64,
-    /// Ids of the requests that count when it is decided whether a rate is carried. The requests before them fill the
-    /// server, and the requests after them keep it full.
+    /// Ids of the requests whose SLO bounds count when it is decided whether a rate is carried (served within the SLO).
+    /// The requests before them fill the server, and the requests after them keep it full.
     pub counted: Range<RequestId>,
     /// Mean number of output tokens of a counted request (outside of the warm-up).
     pub output_tokens: f64,
-    /// The number of counted requests (without the warm-up) that may miss their SLO bounds at a carried rate; a whole
-    /// number.
+    /// The number of counted requests (without the warm-up) that may miss their SLO bounds at a rate that the server
+    /// carries (serves within the SLO). A whole number.
     pub may_miss: f64,
     /// How evenly the requests' arrivals are spread over time.
     pub spread: Spread,
@@ -37,24 +37,28 @@ pub struct Load {
 /// Which requests of a log (a trace of arrivals) a capacity search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Log {
-    /// Number of requests in the log, after the experiment's transforms.
+    /// Number of requests in the log (a trace of arrivals), after the experiment's transforms of the arrivals.
     pub requests: u32,
     /// Seconds from the first request of the log (a trace of arrivals) to its last.
     pub span_s: f64,
-    /// Number of the log's requests that are run before the requests whose SLO bounds count, to fill the server.
+    /// Number of requests of the log (a trace of arrivals) that are run before the requests whose SLO bounds count, to
+    /// fill the server.
     pub before: u32,
-    /// Number of the log's requests that count when it is decided whether a rate is carried.
+    /// Number of requests of the log (a trace of arrivals) whose SLO bounds count when it is decided whether a rate is
+    /// carried.
     pub counted: u32,
-    /// Number of the log's requests that are run after the requests whose SLO bounds count, to keep the server full.
+    /// Number of requests of the log (a trace of arrivals) that are run after the requests whose SLO bounds count, to
+    /// keep the server full.
     pub behind: u32,
-    /// The log's request rate over the requests that are run, per second. If the experiment has a window, the rate in
-    /// the window.
+    /// The request rate, per second, of the part of the log (a trace of arrivals) that is run. If the experiment has a
+    /// time window of requests that count, the rate in this window.
     pub rate: f64,
 }
 
 impl Load {
-    /// Makes the load for a capacity search from a variant's workload. If the arrivals come from a log and there is no
-    /// window, cuts the workload of `setting` to the log's first requests, as many as a probe needs.
+    /// Makes the load for a capacity search from the workload of `variant` (a combination of swept values). If the
+    /// arrivals come from a log (a trace) and there is no time window, cuts the workload of `setting` to the log's
+    /// first requests, as many as a probe (the run of one tried rate) needs.
     ///
     /// # Errors
     /// The arrivals are a closed loop or sessions, which have no rate of their own; there are too few requests; all
@@ -82,9 +86,9 @@ impl Load {
         Load::of_counted(setting, spec, counted, is_log, (requests, span))
     }
 
-    /// Makes the load for the search of a smallest fleet from a variant's whole workload. With a time window, only
-    /// requests that arrive in it count. Without a window, all requests count except a warm-up of `warm_up_requests`
-    /// requests at each end, but at most a tenth of all requests at each end.
+    /// Makes the load for the search of a smallest fleet from the whole workload of `variant` (a combination of swept
+    /// values). With a time window, only requests that arrive in it count. Without a window, all requests count except
+    /// a warm-up of `warm_up_requests` requests at each end, but at most a tenth of all requests at each end.
     ///
     /// # Errors
     /// The arrivals are a closed loop or sessions; there are too few requests for the wanted share; all requests arrive
@@ -146,8 +150,9 @@ impl Load {
         Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
 
-    /// The arrival times if the rate is `rate` requests per second (the mean rate, or with a window the rate in the
-    /// window). All times are multiplied by one factor, as the transform `rate-scale` does.
+    /// Scales the experiment's arrivals to `rate` requests per second, and returns the arrival times. `rate` is the
+    /// mean rate or, if the experiment has a time window, the rate in this window. All times are multiplied by one
+    /// factor, as the transform `rate-scale` does.
     pub fn at(&self, rate: f64) -> Vec<Time> {
         let stretch = self.rate / rate;
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
@@ -160,8 +165,8 @@ impl Load {
         self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
     }
 
-    /// The request rate of the experiment's arrivals before scaling, per second: the mean rate, or with a window the
-    /// rate in the window.
+    /// The request rate of the experiment's arrivals before scaling, per second. It is the mean rate or, if the
+    /// experiment has a time window, the rate in this window.
     pub fn own_rate(&self) -> f64 {
         self.rate
     }

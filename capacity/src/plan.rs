@@ -26,8 +26,8 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<(Plan, CapacitySpe
         let spec = asked(&plan);
         return Ok((plan, spec));
     }
-    // An experiment cannot be read without a number of requests. To read the `[capacity]` table, any number of
-    // requests will do, here 1000.
+    // An experiment cannot be read without a number of requests. The `[capacity]` table does not depend on this number,
+    // so the experiment is first read with 1000 requests to get the table.
     let spec = asked(&with(1000)?);
     let plan = match spec.window_s {
         Some(_) => Plan::of(document.clone(), folder)?,

@@ -34,8 +34,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The tried request rate, per second, and whether it was carried. The capacity search takes this pair as its
-    /// input.
+    /// The tried request rate, per second, and whether it was carried (served within the SLO). The capacity search
+    /// takes this pair as its input.
     pub fn tried(&self) -> Tried {
         Tried { rate: self.rate, carried: self.carried }
     }

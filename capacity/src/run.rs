@@ -25,13 +25,14 @@ use std::time::Instant;
 /// A figure of a capacity search shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
 /// For the figure, runs at rates above the capacity that were stopped early are repeated to the end. A stopped run is
-/// repeated only if its rate is at least this multiple of the next lower rate that has a run to the end.
+/// repeated only if its rate is at least this multiple of the next lower rate above the capacity that has a run to the
+/// end.
 const APART: f64 = 1.03;
-/// If an earlier seed of the policy found a capacity, a seed's capacity search begins with two rates: this capacity
-/// divided by this factor, and multiplied by this factor.
+/// A seed's capacity search begins with two rates. If an earlier seed of the policy found a capacity, they are this
+/// capacity divided by this factor, and this capacity multiplied by this factor.
 const NEAR: f64 = 1.1;
-/// The two rates with which a capacity search begins, as multiples of the experiment's own rate. Used if no earlier
-/// seed of the policy found a capacity. `capacity.bracket` replaces them.
+/// The two rates with which a capacity search begins, as multiples of the request rate of the experiment's arrivals.
+/// Used if no earlier seed of the policy found a capacity. `capacity.bracket` replaces them.
 const GUESS: [f64; 2] = [0.5, 2.0];
 
 /// Searches the capacity of every policy, on the threads of `pool`, and writes the results into the folder at `path`;
@@ -165,8 +166,8 @@ impl Searcher<'_> {
 
     /// Repeats runs that were stopped early until all their counted requests (without the warm-up) have ended, because
     /// a figure shows the share of requests within their bounds. Takes only rates above the capacity `found`, up to
-    /// [`SHOWN`] × `found`. A run stays stopped if its rate is less than [`APART`] times the next lower rate that has a
-    /// run to the end.
+    /// [`SHOWN`] × `found`. A run stays stopped if its rate is less than [`APART`] times the next lower of these rates
+    /// that has a run to the end.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();

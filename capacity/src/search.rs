@@ -7,7 +7,7 @@
 //! because a rate may be carried although a lower rate fails. If a rate below the answer fails, the answer becomes
 //! lower. If a rate above the answer is carried, it is reported as an exception.
 
-/// A request rate that was tried, and whether it was carried.
+/// A request rate that was tried, and whether it was carried (served within the SLO).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// The tried request rate, per second.
@@ -24,9 +24,10 @@ pub enum Next {
     /// The answer, requests per second: the highest carried rate that is below every rate that failed. A rate is
     /// carried if enough counted requests (without the warm-up) keep their SLO bounds and the queue does not grow.
     Found(f64),
-    /// The answer: no request rate is carried, not even [`Search::floor`].
+    /// The answer: the server carries (serves within the SLO) no request rate, not even [`Search::floor`].
     Nothing,
-    /// The answer: every request rate that was tried is carried, up to the highest rate that the search tries.
+    /// The answer: the server carries (serves within the SLO) every request rate that was tried, up to the highest rate
+    /// that the search tries.
     Everything,
 }
 
@@ -35,19 +36,19 @@ pub enum Next {
 pub struct Search {
     /// The two rates with which the search begins, requests per second, ascending.
     pub bracket: [f64; 2],
-    /// The search narrows its bracket until the higher rate exceeds the lower one by at most this share. Then it checks
-    /// the answer.
+    /// The search narrows its bracket (a carried rate and a higher rate that fails) until the higher rate exceeds the
+    /// lower one by at most this share. Then it checks the answer.
     pub tolerance: f64,
-    /// The lowest request rate that is tried, per second. If this rate is not carried, the answer is that no rate is
-    /// carried.
+    /// The lowest request rate that is tried, per second. If this rate is not carried (served within the SLO), the
+    /// answer is that no rate is carried.
     pub floor: f64,
 }
 
-/// The capacity search doubles the upper end of its bracket of rates at most this many times; then every rate counts as
-/// carried.
+/// While every tried rate is carried (served within the SLO), the capacity search doubles the rate, at most this many
+/// times. Then the answer is that every tried rate is carried.
 const DOUBLINGS: i32 = 24;
-/// Once a capacity is found, these multiples of it are tried as a check. Lower rates should be carried, and higher
-/// rates should fail.
+/// Once a capacity is found, these multiples of it are tried as a check. Lower rates should be carried (served within
+/// the SLO), and higher rates should fail.
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
 
 impl Search {
@@ -78,7 +79,8 @@ impl Search {
         CHECKS.iter().map(|by| by * found).find(|&rate| !near(rate)).map_or(Next::Found(found), Next::Try)
     }
 
-    /// The request rates that were carried although a lower rate was not; ascending, per second.
+    /// The request rates that were carried (served within the SLO) although a lower rate was not; ascending, per
+    /// second.
     pub fn exceptions(tried: &[Tried]) -> Vec<f64> {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min).unwrap_or(f64::INFINITY);
         let mut rates: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();
@@ -112,8 +114,8 @@ mod tests {
         assert_eq!(search(FINE, |_| true).0, Next::Everything);
     }
 
-    /// In this test, request rates from 4.0 to 5.5 fail. So the answer is below 4.0, and carried rates above 5.5 are
-    /// exceptions.
+    /// In this test, request rates from 4.0 to 5.5 fail. So the answer is below 4.0. Carried rates (served within the
+    /// SLO) above 5.5 are exceptions.
     #[test]
     fn rates_carried_above_the_answer_are_exceptions() {
         let (end, tried) = search(FINE, |rate| rate < 4.0 || (5.5..6.5).contains(&rate));
@@ -122,8 +124,8 @@ mod tests {
         assert!(!Search::exceptions(&tried).is_empty(), "{tried:?}");
     }
 
-    /// In this test, request rates around 4 fail. The bracket first finds an answer near 8; then a check of a lower
-    /// rate lowers the answer.
+    /// In this test, request rates around 4 and rates from 8 on fail. The search first finds an answer near 8. Then it
+    /// checks a lower rate, which fails and lowers the answer.
     #[test]
     fn a_check_below_lowers_the_answer() {
         let (end, _) = search(FINE, |rate| rate < 8.0 && !(3.9..4.1).contains(&rate));
@@ -132,8 +134,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any two rates at which the search begins, the answer is not above the true capacity, and below it by at
-        /// most the tolerance. No rate is an exception.
+        /// For any two rates at which the search begins, the answer is at most the true capacity. The answer is below
+        /// the true capacity by at most the tolerance. No rate is an exception (carried although a lower rate is not).
         #[test]
         fn the_answer_is_within_the_tolerance(truth in 1e-3..1e4f64, low in 1e-2..1e3f64, wide in 1.01..50.0f64, tolerance in 0.001..0.2f64) {
             let (end, tried) = search(Search { bracket: [low, low * wide], tolerance, floor: 1e-6 }, |rate| rate <= truth);

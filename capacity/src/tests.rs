@@ -272,7 +272,8 @@ fn bounds_that_no_request_keeps_give_no_rate() {
     let capacity = &found.capacities[0];
     assert_eq!((capacity.req_s, capacity.seeds[0].verdict), (None, Verdict::NoRate));
     assert!(capacity.notes()[0].starts_with("no rate is carried, however low"), "{:?}", capacity.notes());
-    // The capacity search tries no lower rates, because the simulated clock would end before the last request.
+    // The capacity search stops at a lowest rate: at lower rates, the simulated clock would end before the last
+    // request.
     assert!(capacity.seeds[0].probes.iter().all(|p| p.rate > 1e-5), "{:?}", capacity.seeds[0].probes);
     let words = found.in_words();
     assert!(words.contains(" no rate ") && !words.contains("none"), "{words}");

@@ -85,8 +85,8 @@ impl Answer {
         groups
     }
 
-    /// One sentence for each combination of swept values: the policy with the highest capacity, and by how much it
-    /// exceeds the capacities of the baseline and of the second best policy.
+    /// One sentence for each combination of swept values. It names the policy with the highest capacity, and says by
+    /// how much this capacity exceeds the capacity of plain decoding (the baseline) and of the second best policy.
     pub fn headlines(&self) -> Vec<String> {
         let line = |(at, capacities): (String, Vec<&Capacity>)| {
             let sentence = headline(&capacities);
@@ -95,8 +95,8 @@ impl Answer {
         self.at_each_value().into_iter().map(line).collect()
     }
 
-    /// The notes on the capacities. Equal notes of several policies become one note that names these policies. Notes on
-    /// the load come last.
+    /// The notes on the capacities. If several policies have the same note, it is one note that names these policies.
+    /// Notes on the load come last.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for c in &self.capacities {
@@ -120,7 +120,7 @@ impl Answer {
         for (c, log) in &logs {
             let words = log.in_words(self.window_s);
             let swept = values(c);
-            // If the same requests of the log are run at all swept values, one note is enough.
+            // If the same requests of the log (a trace of arrivals) are run at all swept values, one note is enough.
             let same = logs.iter().all(|(_, other)| other == log);
             let note = if same || swept.is_empty() { words } else { format!("{swept}: {words}") };
             if !notes.contains(&note) {
@@ -157,7 +157,7 @@ impl Log {
 }
 
 impl Capacity {
-    /// The capacity (highest carried request rate) as text, or the reason why there is none.
+    /// The capacity (highest request rate served within the SLO) as text, or the reason why there is none.
     pub fn rate_in_words(&self) -> String {
         let seeds = self.seeds.len();
         if let Some(i) = self.req_s {
@@ -172,8 +172,8 @@ impl Capacity {
     }
 
     /// The key by which capacities are sorted: the mean capacity over seeds, requests per second. If no rate is carried
-    /// with some seeds: minus the number of these seeds. Otherwise, if every tried rate is carried with some seed:
-    /// infinity.
+    /// (served within the SLO) with some seeds: minus the number of these seeds. Otherwise, if every tried rate is
+    /// carried with some seed: infinity.
     fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,
@@ -204,8 +204,8 @@ fn headline(capacities: &[&Capacity]) -> String {
     let rate = best.rate_in_words();
     let mut sentence = format!("{} carries most: {rate} requests/s", best.called());
     let baseline = others.iter().find(|c| c.baseline);
-    // The capacity of the best policy is compared with the capacity of the baseline. It is also compared with the
-    // capacity of the second best policy, unless the second best policy is the baseline.
+    // The capacity of the best policy is compared with the capacity of the baseline (plain decoding). It is also
+    // compared with the capacity of the second best policy, unless the second best policy is the baseline.
     let second = others.first().filter(|c| !c.baseline);
     for other in baseline.into_iter().chain(second) {
         sentence += &format!(", {}", more_than(best, other));
@@ -265,7 +265,8 @@ fn percent(share: f64) -> String {
     if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
 }
 
-/// The number `x` as text, with as many decimals as `of` needs to show three significant digits, and at most five.
+/// The number `x` as text. It has the number of decimals, at most five, with which the number `of` has three
+/// significant digits.
 pub fn digits(x: f64, of: f64) -> String {
     let decimals = if of > 0.0 { (2 - of.log10().floor() as i32).clamp(0, 5) as usize } else { 2 };
     format!("{x:.decimals$}")
@@ -311,8 +312,8 @@ mod tests {
     use crate::answer::{Limit, SeedResult};
     use crate::load::Spread;
 
-    /// A test policy with the capacities `rates` by seed, requests per second; 0 stands for a seed in which no rate is
-    /// carried.
+    /// A test policy with the capacities `rates` by seed, requests per second. 0 stands for a seed with which the
+    /// server carries no rate (serves none within the SLO).
     fn carried(policy: &str, rates: [f64; 3]) -> Capacity {
         let result_of = |(seed, rate): (usize, f64)| SeedResult {
             seed: seed as u64,

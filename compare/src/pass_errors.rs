@@ -46,8 +46,8 @@ impl PassKind {
     }
 }
 
-/// Converts a profile's region of target passes to a kind of pass. (A profile divides target passes into regions by
-/// their work.)
+/// Converts a region of a profile to a kind of pass. (A profile divides target passes into regions by their work:
+/// decode, verify, wide, prefill.)
 impl From<Region> for PassKind {
     fn from(region: Region) -> PassKind {
         match region {

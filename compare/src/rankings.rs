@@ -78,7 +78,7 @@ pub struct Ranked {
     /// Kendall's τ-b of the two rankings in `pairs`; `None` if all pairs are tied in one of them.
     pub tau: Option<f64>,
     /// Kendall's τ-b between the ranking by live values and the ranking by values that are simulated with the
-    /// experiment's acceptance source.
+    /// experiment's acceptance source (which draws whether draft tokens are right).
     pub tau_modelled: Option<f64>,
 }
 
@@ -91,7 +91,8 @@ pub struct RankedPolicy {
     pub live: f64,
     /// The value by which the policy is ranked, simulated with the acceptance that live runs revealed.
     pub recorded: f64,
-    /// The value by which the policy is ranked, simulated with the experiment's acceptance source.
+    /// The value by which the policy is ranked, simulated with the experiment's acceptance source (which draws whether
+    /// draft tokens are right).
     pub modelled: Option<f64>,
 }
 
@@ -126,7 +127,7 @@ mod tests {
     use crate::live_runs::Simulated;
     use crate::numbers::Unit;
 
-    /// Kendall's τ-b is computed as its definition over all pairs says, also if one pair is tied.
+    /// `tau` must equal Kendall's τ-b as its definition over all pairs gives it, also if one pair is tied.
     #[test]
     fn tau_counts_ties() {
         let (x, y) = ([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 4.0]);

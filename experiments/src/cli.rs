@@ -68,11 +68,11 @@ commands! {
     Run, run::RunArgs;
     /// Merge the finished shards of a run
     Merge, merge::MergeArgs;
-    /// Find the highest rate of requests at which each policy keeps the experiment's bounds
+    /// Find the highest rate of requests at which each policy keeps the experiment's latency bounds
     Capacity, capacity::CapacityArgs;
-    /// Split each policy's loss against the best oracle by cause: costs, calibration, rates, rule, knowledge
+    /// Split each policy's loss against the best oracle by cause, such as wrong costs or wrong acceptance rates
     Ladder, ladder::LadderArgs;
-    /// Find the fewest GPUs with which a fleet keeps the experiment's bounds at its own load
+    /// Find the fewest GPUs with which a fleet keeps the experiment's latency bounds at its own load
     Fleet, fleet::FleetArgs;
     /// Run an experiment on a device: the same engine and policies, real passes, a real clock
     Live, live::LiveArgs, needs "live";

@@ -23,7 +23,8 @@ pub struct Fleet<'a> {
     pool: Pool,
     /// Bound on time per output token, seconds, for requests to which the workload gives none.
     slo_tpot_s: f64,
-    /// Buffer for the requests that ended on a replica; `collect` fills it. The fleet owns it to save allocations.
+    /// Buffer for the requests that ended on one replica, as (id, time of the end); `collect` fills it. The fleet owns
+    /// it to save allocations.
     ended: Vec<(RequestId, Time)>,
     patience: Option<Patience>,
     /// Lets replicas boot and drain; `None` for a fleet of a fixed size.
@@ -38,11 +39,11 @@ pub struct FleetRun {
     pub patience: Option<Patience>,
 }
 
-/// After the last request is sent, the replicas run this many seconds of simulated time between two checks whether
-/// enough requests meet their latency bounds, if such a check may end the run early.
+/// How many seconds of simulated time the replicas run at once after the last request is sent, if the run may end early
+/// by the requests' latency bounds. Then the fleet checks whether enough requests meet them.
 const STRIDE_S: f64 = 1.0;
-/// After the last request is sent, the replicas run this many seconds of simulated time at once, if the requests'
-/// latency bounds cannot end the run early.
+/// How many seconds of simulated time the replicas run at once after the last request is sent, if the requests' latency
+/// bounds cannot end the run early.
 const LONG_STRIDE_S: f64 = 60.0;
 
 /// The warning about a run of two or more replicas whose router needs load reports but never got one.

@@ -1,4 +1,4 @@
-//! Several replicas behind a router, on one event clock.
+//! Several replicas behind a router, on one event clock (simulated time that jumps from event to event).
 //!
 //! A replica is an engine with settings, hardware and a policy of its own ([`foretoken_sim::Replica`]). A router
 //! ([`Router`], one file each in [`routers`]) sends every request to one replica. The router knows what a real router

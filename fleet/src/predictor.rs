@@ -34,7 +34,8 @@ impl Features {
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
     weights: [f64; N],
-    /// State of the recursive least squares: the inverse of the weighted sum of the features' outer products.
+    /// State of the recursive least squares: the inverse of the weighted sum of x·xᵀ over the feature vectors x of the
+    /// learned requests.
     inverse: [[f64; N]; N],
     learned: u32,
 }

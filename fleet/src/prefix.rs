@@ -1,6 +1,6 @@
 //! A router's memory of the prompts that it has sent to each replica. It approximates the replicas' prefix caches.
 //!
-//! Prompts are compared in units of the workload's prefix block (a number of tokens). The tokens of a prompt behind its
+//! Prompts are compared in units of the workload's prefix block (a number of tokens). The tokens of a prompt after its
 //! last full prefix block are shared with no other request. They still take up cache, so their number is stored.
 
 use crate::router::Asked;
@@ -56,8 +56,9 @@ impl PrefixIndex {
         }
     }
 
-    /// Adds a prompt to a replica's cache: each of its prefixes as an entry of size `weight`, and its unshared end as
-    /// an entry of size `rest`. A prefix that the cache already holds becomes the newest entry.
+    /// Adds a prompt to a replica's cache: each of its prefixes as an entry of size `weight`, and the tokens after its
+    /// last full prefix block as an entry of size `rest`. A prefix that the cache already holds becomes the newest
+    /// entry.
     pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, weight: u64, rest: u64) {
         for hash in prefixes {
             self.caches[replica].add(hash, weight);

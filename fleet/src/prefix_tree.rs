@@ -1,8 +1,8 @@
 //! The prefix tree of SMG's cache-aware router: which prompt prefixes were sent to which replicas. One limit on the
 //! number of tokens holds for all replicas together.
 //!
-//! A page is a prefix block of the workload, as a node of the tree. A page is removed only after all pages behind it
-//! (the longer prefixes) are removed.
+//! A page is a prefix block of the workload, as a node of the tree. A page is removed only after all pages that follow
+//! it in prompts (the longer prefixes) are removed.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, HashMap};
 #[derive(Default)]
 pub(crate) struct PrefixTree {
     pages: HashMap<u64, Page>,
-    /// The unshared ends of prompts: the tokens behind the last full page (prefix block), which no other prompt shares.
+    /// The unshared ends of prompts: the tokens after the last full page (prefix block), which no other prompt shares.
     ends: Vec<End>,
     /// Number of tokens of all pages (prefix blocks of prompts) and unshared ends in the tree. A page counts once for
     /// every replica to which it was sent.
@@ -74,7 +74,7 @@ impl PrefixTree {
     }
 
     /// Adds a prompt that is sent to `replica`: each prefix as a page (node of the tree) of `tokens` tokens, and the
-    /// `end` tokens that no other prompt shares.
+    /// `end` tokens after the last full page, which no other prompt shares.
     pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, tokens: u64, end: u64) {
         let mut parent = None;
         for hash in prefixes {

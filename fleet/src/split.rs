@@ -77,7 +77,7 @@ pub struct SplitFleet<'a> {
     /// The replicas that decode, which may also serve whole requests.
     decode: Pool,
     splitting: Splitting<'a>,
-    /// One link for each prefill replica, in the order of the pool, or one link for all.
+    /// One link for each prefill replica, in the order of `prefill`, or one link for all.
     wires: Vec<Wire>,
     hand_offs: Vec<Record>,
     /// For each request: number of KV blocks of its prompt to transfer to its decode replica.
@@ -87,7 +87,7 @@ pub struct SplitFleet<'a> {
     due: BinaryHeap<Reverse<(Time, RequestId, Due)>>,
     /// The prompt prefixes that each decode replica may have cached. Filled only if the rule reads caches.
     caches: PrefixIndex,
-    /// For each prefill replica, in the order of the pool: prompt tokens of its requests in flight.
+    /// For each prefill replica, in the order of `prefill`: prompt tokens of its requests in flight.
     prompt_tokens: Vec<u64>,
     slo_tpot_s: f64,
     patience: Option<Patience>,

@@ -1,5 +1,5 @@
 //! Writes the fuzzing seeds that only Foretoken can write: files of frames (blocks of bytes with checksums), a finished
-//! cell (the run of one policy), a calibrated profile.
+//! cell (the run of one policy), a calibrated profile (pass costs fitted to a running server).
 //!
 //!     cargo run --release -p foretoken-fuzz --features live --example seeds
 

@@ -40,8 +40,8 @@ fn modelled(shape: ModelShape) {
     }
 }
 
-/// Reads a measured profile. A profile that is accepted must be equal after it is written and read again. The seal
-/// (the checksum in the text) of the written profile must be right.
+/// Reads a measured profile (costs fitted to passes that were timed one by one). A profile that is accepted must be
+/// equal after it is written and read again. The seal (the checksum in the text) of the written profile must be right.
 pub fn profile(data: &[u8]) {
     let Some(text) = said::text(data) else { return };
     Profile::changed(text).into_iter().for_each(|why| said::message(&why));
@@ -56,8 +56,8 @@ pub fn profile(data: &[u8]) {
     }
 }
 
-/// Reads a profile as an experiment does: the file may hold a measured or a calibrated profile. A calibrated profile
-/// must be equal after it is written and read again.
+/// Reads a profile as an experiment does: the file may hold a measured profile (fitted to timed passes) or a calibrated
+/// profile (fitted to a running server). A calibrated profile must be equal after it is written and read again.
 pub fn calibrated_profile(data: &[u8]) {
     const FILE: &str = "profile.toml";
     let Some(text) = said::text(data) else { return };

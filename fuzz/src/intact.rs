@@ -7,8 +7,8 @@ use foretoken_intact::seal::{Syntax, check, seal as sealed};
 
 const KIND: Kind = Kind { name: b"FTKTEST", version: b'1' };
 
-/// Reads a file of frames up to its end or to the first damaged frame. The undamaged frames are written again. The
-/// written bytes must equal the start of the file.
+/// Reads a file of frames (blocks of bytes with checksums) up to its end or to the first damaged frame. The undamaged
+/// frames are written again. The written bytes must equal the start of the file.
 pub fn frames(data: &[u8]) {
     let mut reader = match Reader::begin(data, KIND) {
         Ok(Some(reader)) => reader,

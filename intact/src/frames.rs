@@ -27,8 +27,8 @@ pub struct Kind {
 /// Number of bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// A value that the checksums of the next frame cover, too: the body's checksum of the frame before. For the first
-/// frame it is the file's first eight bytes.
+/// A value that both checksums of a frame also cover: the 64-bit checksum of the frame before it. For the first frame
+/// it is the file's first eight bytes.
 type Chain = [u8; 8];
 
 impl Kind {
@@ -195,10 +195,10 @@ pub enum FrameError {
     /// The bytes of the file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file does not begin with the seven bytes of this kind.
+    /// The file does not begin with the seven bytes that name the expected kind.
     #[error("it does not begin as such a file does")]
     Foreign,
-    /// The file is of this kind, but its eighth byte names another version of the layout than the reader reads.
+    /// The file is of the expected kind, but its eighth byte names another version of the layout than the reader reads.
     #[error("it has layout `{}`", found.escape_ascii())]
     Version {
         /// The version byte in the file.

@@ -60,7 +60,7 @@ pub fn seal(syntax: Syntax, text: &str) -> String {
     out
 }
 
-/// Checks that a text ends in a seal and that the seal matches.
+/// Checks that a text ends in a seal (a checksum of the text before it) and that the seal matches.
 ///
 /// # Errors
 /// The seal is missing or does not match.

@@ -18,8 +18,8 @@ use std::sync::atomic::AtomicBool;
 
 const BATCH: u32 = 32;
 
-/// Microseconds that each part of a step took. Each list has one entry per counted step. A step counts only if all
-/// [`BATCH`] requests decode and the step computes no prompt.
+/// Microseconds that each part of a step took: scheduler and policy, executor, device, recording. Each list has one
+/// entry per counted step. A step counts only if all [`BATCH`] requests decode and the step computes no prompt.
 #[derive(Default)]
 struct Parts {
     last_end: Time,

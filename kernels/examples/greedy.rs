@@ -32,9 +32,9 @@ struct Prompt {
     prompt_token_ids: Vec<u32>,
 }
 
-/// The generated tokens with their logits. For each generated token, `behind` has the next seven best tokens and how
-/// far their logits are below the generated token's logit. These distances show whether two engines differ only where
-/// two logits are nearly equal.
+/// The generated tokens with their logits. For each generated token, `behind` has the seven tokens with the next lower
+/// logits, and how far these logits are below the generated token's logit. These distances show whether two engines
+/// differ only where two logits are nearly equal.
 #[derive(Default, Serialize)]
 struct Answer {
     token_ids: Vec<u32>,

@@ -56,7 +56,7 @@ pub struct Batch {
     pub slots: Vec<u32>,
     /// For each row (new token): which tokens it attends to.
     pub sights: Vec<Sight>,
-    /// The requests of the batch, one span each.
+    /// The requests of the batch. A span has the rows, the block table and the stored context of one request.
     pub spans: Vec<Span>,
     /// The block tables of all requests of the batch, one after the other.
     pub tables: Vec<u32>,

@@ -26,7 +26,7 @@ pub struct PromptsRequest<'a> {
     pub output_len: u32,
 }
 
-/// The prompts that the target continues, in a recording of which draft tokens are right.
+/// The prompts of a recording, which finds out which draft tokens are right. The target continues each prompt.
 pub(crate) struct Prompts {
     /// Names of the families (kinds of text) of the prompts. `all` refers to them by index.
     pub(crate) families: Vec<String>,

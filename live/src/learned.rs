@@ -1,4 +1,4 @@
-//! Costs of passes that are fitted to live runs. The tape of a live run has the shape and time of each pass.
+//! Costs of passes that are fitted to live runs. The tape (the log) of a live run has the shape and time of each pass.
 //!
 //! Unlike a profile, these costs include effects of earlier passes, such as on caches, as they occur in serving. They
 //! cover only the shapes that were served.
@@ -72,8 +72,8 @@ impl Learned {
         self.steps
     }
 
-    /// Returns the fitted costs of the passes of both models, with context counted once per request. If no draft pass
-    /// was recorded, draft passes cost nothing. `None` if there is no step.
+    /// Returns the fitted costs of the passes of both models. The context of a pass counts once per request. If no
+    /// draft pass was recorded, draft passes cost nothing. `None` if there is no step.
     pub fn costs(&self) -> Option<Pair<LatencySpec>> {
         let spec = |served: &Served| served.table().map(LatencySpec::Measured);
         Some(Pair { target: spec(&self.target)?, draft: spec(&self.draft).unwrap_or(FREE) })

@@ -68,8 +68,8 @@ pub struct PairPasses<'a, D: Device> {
     timer: &'a mut Timer,
 }
 
-/// The capacity with which a pair must be loaded to run all passes within `target` and `draft`, the limits of its two
-/// models.
+/// The memory sizes with which a pair (target and draft) must be loaded to run all passes whose shapes are within the
+/// limits `target` and `draft` of its two models.
 pub fn capacity(target: &Room, draft: &Room) -> Capacity {
     let blocks = |room: &Room| {
         let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
@@ -90,9 +90,9 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
 }
 
 impl Timer {
-    /// Makes a timer for `pair`. The pair must have at least the [`capacity`] for the passes that will be timed. Fills
-    /// the pair's KV. Runs each model, to measure whether its passes are short enough to run before the other model's
-    /// passes.
+    /// Makes a timer for `pair`. The pair must be loaded with at least the memory sizes that [`capacity`] gives for the
+    /// passes to time. Fills the pair's KV. Runs each model, to measure whether its passes are short enough to run
+    /// before the other model's passes.
     ///
     /// # Errors
     /// The device fails.

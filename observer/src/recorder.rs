@@ -1,5 +1,6 @@
-//! Writes the events of an observed run to its recording on a separate thread, so that a slow disk delays no timed
-//! work. Once a second the thread takes the new events, reads new lines of the server's step log, and appends both.
+//! Writes the events of an observed run to its recording (the run's log file) on a separate thread, so that a slow disk
+//! delays no timed work. Once a second the thread takes the new events, reads new lines of the server's step log, and
+//! appends both.
 
 use crate::progress::Progress;
 use crate::tail::Tail;
@@ -21,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// the step's tokens, so the log is read once more.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// The clock of an observed run, and a channel to the thread that writes the run's events to the recording.
+/// The clock of an observed run, and a channel to the thread that writes the run's events to the recording (the run's
+/// log file).
 #[derive(Clone, Debug)]
 pub struct Recorder {
     start: Instant,
@@ -29,8 +31,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the run's clock and the thread that writes its recording. The returned handle gives the thread's result.
-    /// The thread ends when all clones of the recorder are dropped.
+    /// Starts the run's clock and the thread that writes its recording (the run's log file). The returned handle gives
+    /// the thread's result. The thread ends when all clones of the recorder are dropped.
     pub fn start(
         writer: RecordingWriter,
         log: Option<Tail>,
@@ -53,7 +55,7 @@ impl Recorder {
         self.start
     }
 
-    /// Sends an event of the run to the thread that writes the recording.
+    /// Sends an event of the run to the thread that writes the recording (the run's log file).
     pub fn saw(&self, event: Event) {
         // Sending fails only if the writing thread has ended. The thread ends only after every sender is dropped.
         let _ = self.events.send(event);
@@ -97,8 +99,8 @@ fn write(
         }
         next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();
-        // The `End` event must be the last event of the recording. Log lines that are read after the run's end are
-        // inserted before the `End` event.
+        // The `End` event must be the last event of the recording (the run's log file). Log lines that are read after
+        // the run's end are inserted before the `End` event.
         let end = batch.iter().position(|e| matches!(e, Event::End { .. })).unwrap_or(batch.len());
         if !open && let Some(text) = log.as_ref().and_then(Tail::doubts) {
             batch.insert(end, Event::Note { at: since(start), text });

@@ -42,7 +42,7 @@ pub struct ObserveReport {
     pub cells: Vec<ObservedCell>,
 }
 
-/// One observed run: its recording, and its main results.
+/// One observed run: the path of its recording (log file), and its main results.
 #[derive(Debug, Serialize)]
 pub struct ObservedCell {
     /// Path of the run's recording, relative to the results folder.
@@ -74,7 +74,7 @@ pub struct ObservedCell {
     pub findings: Vec<String>,
 }
 
-/// The connection to a server, and the path of the server's step log.
+/// How the observed server is reached: its HTTP connection, and the path of its step log.
 pub struct Site {
     /// The HTTP connection to the server.
     pub client: Client,
@@ -190,7 +190,8 @@ struct Runner<'a> {
     model: String,
 }
 
-/// The results of one cell (one combination of swept values with one seed), computed from its recording.
+/// The results of one cell (one combination of swept values with one seed), computed from its recording (the log file
+/// of the run).
 struct CellResult {
     cell: ObservedCell,
     stored: Stored,
@@ -244,7 +245,8 @@ impl Runner<'_> {
         self.result_of(id, &recording)
     }
 
-    /// Computes the results of the cell `id` (one combination of swept values with one seed) from its recording.
+    /// Computes the results of the cell `id` (one combination of swept values with one seed) from its recording (the
+    /// log file of the run).
     fn result_of(&self, id: CellId, recording: &Recording) -> Result<CellResult> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);

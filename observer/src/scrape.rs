@@ -1,4 +1,5 @@
-//! Parses the text of a server's `/metrics` and selects the values that a recording keeps.
+//! Parses the text of a server's `/metrics` and selects the values that a recording (the log file of an observed run)
+//! keeps.
 
 use foretoken_recordings::metrics::KEPT;
 use foretoken_recordings::recording::Sample;

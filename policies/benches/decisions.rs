@@ -11,8 +11,8 @@
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
 //! policy that always drafts the same length (`the loop`). Policies that draft trees run on a script in place of the
 //! draft model, and a stopwatch times their calls, because growing the trees would take longer than deciding. For
-//! oracles only `propose` is timed. Presets without a drafter are left out, and so are presets that need the true
-//! probabilities of acceptance.
+//! oracles (policies that know more than a server can) only `propose` is timed. Presets (policies with default
+//! settings) without a drafter are left out, and so are presets that need the true probabilities of acceptance.
 
 #![allow(missing_docs)]
 
@@ -360,7 +360,8 @@ fn decisions_at(c: &mut Criterion, n: usize) {
     let mut group = c.benchmark_group(format!("decision-at-{n}"));
     let (draft, target) = (Linear::new(BELIEF.draft), Linear::new(BELIEF.target));
     for preset in PolicySpec::all() {
-        // Only a simulation knows the true probabilities of acceptance. So the bench skips the bounds that need them.
+        // Only a simulation knows the true probabilities of acceptance. So the bench skips the bounds (policies that
+        // know more than a server can) that need these probabilities.
         if preset.definition().needs_law() {
             continue;
         }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io::{BufRead, Write};
 
-/// The first line: the policy, and what the engine knows before its first step.
+/// The first line of standard input: the policy, and what the engine knows before its first step.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Setup {
@@ -34,10 +34,12 @@ struct Setup {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Passes {
-    /// Entry n: seconds of a pass over n tokens without context. Longer passes take the time of the last entry.
+    /// Entry n: seconds of a pass over n tokens without context. Passes over more tokens take the time of the last
+    /// entry.
     by_tokens_s: Vec<f64>,
-    /// The linear formula of the pass time that policies with a linear belief use: seconds for each token of context,
-    /// for each token of the pass, and for the pass.
+    /// Coefficients of a linear pass time, in seconds: for each token of context, for each token of the pass, and for
+    /// the pass itself. Policies with a linear cost formula use all three. For passes that are timed by `by_tokens_s`,
+    /// the first one is added for each token of context.
     line: Coefficients,
 }
 
@@ -62,7 +64,7 @@ impl PassTimes for Setup {
     }
 }
 
-/// Every further line: a step of the engine whose target pass is over.
+/// Each later line of standard input: a step of the engine whose target pass is over.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
@@ -95,7 +97,7 @@ struct Next {
     confidences: Vec<f64>,
 }
 
-/// The answer to a step, in the order of [`Step::next`].
+/// The answer to a step. Both lists have one entry for each request, in the order of [`Step::next`].
 #[derive(Serialize)]
 struct Answer {
     /// Number of draft tokens of each request.
@@ -130,7 +132,7 @@ impl Held {
     }
 }
 
-/// Lets the policy decide on the draft tokens that are made at the end of step number `number`.
+/// Lets the policy decide on the draft tokens that are made at the end of step number `number`. Returns these tokens.
 fn decide(policy: &mut Box<dyn SpecPolicy>, step: &Step, number: u64, max_draft_len: u32) -> Held {
     let column = |of: fn(&Next) -> u32| step.next.iter().map(of).collect::<Vec<u32>>();
     let (ids, context, emitted) = (column(|n| n.id), column(|n| n.context), column(|n| n.emitted));

@@ -1,6 +1,6 @@
 //! The contract between a policy's file and the table of policies (`lib.rs`): what a policy says about itself, from
 //! which inputs it is built, and how it refuses settings. This file uses only [`PolicySpec`] from the table, for two
-//! reasons: `clairvoyant-static` names policies to run, and wrappers name the policy that they wrap.
+//! reasons: `clairvoyant-static` names policies to run, and wrappers name the policy to which they give the truth.
 
 use crate::PolicySpec;
 use crate::look::Look;
@@ -9,7 +9,7 @@ use crate::shared::profile::PassTimes;
 use foretoken_sim::{DraftAt, MAX_SPEC_LEN, Speculation};
 use std::sync::Arc;
 
-/// The inputs from which a policy is built: its belief about costs, the engine's limits, and the seed.
+/// The inputs from which a policy is built: its belief about costs (a cost formula), the engine's limits, and the seed.
 #[derive(Clone, Copy)]
 pub struct PolicyContext<'a> {
     /// The policy's belief, a linear model of pass times. It may differ from the true times.
@@ -36,7 +36,7 @@ pub struct PolicyContext<'a> {
     /// Acceptance values that the command `foretoken decide` gives to the policy. The policy uses them in place of
     /// learned values, without warm-up and staleness. `None` in a run.
     pub told: Option<Told<'a>>,
-    /// The true costs and rates that the wrappers `true-cost` and `true-rates` give to a policy; `None` without a
+    /// The true costs and rates that the wrappers `true-cost` and `true-rates` give to another policy; `None` without a
     /// wrapper.
     pub truths: Option<Truths<'a>>,
     /// The true acceptance rate of each request, by request id. A policy that gets them does not estimate rates. `None`
@@ -128,7 +128,8 @@ pub trait Definition {
     }
 
     /// True if the policy sees the hidden truth, which no server knows: true costs, true acceptance rates, or which
-    /// draft tokens will be accepted. It is then a bound or a wrapper, not a policy that a server can run.
+    /// draft tokens will be accepted. No server can run such a policy. It is there for comparison (a bound or an
+    /// oracle), or it gives another policy the truth (a wrapper).
     fn sees_hidden_truth(&self) -> bool {
         false
     }
@@ -145,7 +146,7 @@ pub trait Definition {
         Beliefs::default()
     }
 
-    /// The policy that this policy wraps; `None` for all but wrappers.
+    /// The inner policy of a wrapper (a policy that gives another policy the truth); `None` for all other policies.
     fn wraps(&self) -> Option<&PolicySpec> {
         None
     }
@@ -162,7 +163,7 @@ pub trait Definition {
         false
     }
 
-    /// True if the policy drafts trees. `oracle-goodput` is no bound for such a policy, because that oracle drafts
+    /// True if the policy drafts trees. Such a policy can be better than `oracle-goodput`, because that oracle drafts
     /// chains.
     fn drafts_trees(&self) -> bool {
         false

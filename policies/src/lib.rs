@@ -187,14 +187,14 @@ mod shared {
 }
 
 policies! {
-    // Presets (policies with default settings under a name) of the family `plain`: the engine without speculation,
-    // fixed draft lengths, and draft lengths by a request's category or context.
+    // Presets (policies with default settings under a name) of the family (folder) `plain`: the engine without
+    // speculation, fixed draft lengths, and draft lengths by a request's category or context.
     plain::autoregressive::Autoregressive { Autoregressive = "autoregressive" in BLACK Solid Cross; }
     plain::fixed::Fixed { Fixed = "fixed" in BLUE Solid Ring; }
     plain::by_category::ByCategory { ByCategory = "by-category" in BLUE LongDash Square; }
     plain::by_context::ByContext { ByContext = "by-context" in BLUE LongDash Triangle; }
 
-    // Presets of SGLang's adaptive speculation.
+    // Presets (policies with default settings) of SGLang's adaptive speculation.
     sglang::ema_tier::EmaTier {
         EmaTier = "ema-tier" in ORANGE Solid Diamond;
         SglangGen1 = "sglang-gen1" in ORANGE Dashed Ring;
@@ -203,7 +203,8 @@ policies! {
     sglang::gen3::SglangGen3 { SglangGen3 = "sglang-gen3" in ORANGE LongDash Triangle; }
     sglang::throughput::SglangThroughput { SglangThroughput = "sglang-throughput" in ORANGE Solid Plus; }
 
-    // Presets of SmartSpec and TurboSpec, which take the draft length with the greatest estimated goodput.
+    // Presets (policies with default settings) of SmartSpec and TurboSpec, which take the draft length with the
+    // greatest estimated goodput.
     goodput::smartspec::Smartspec {
         Smartspec = "smartspec" in GREEN Solid Triangle;
         SmartspecJoint = "smartspec-joint" in GREEN Dashed Diamond, with Smartspec::joint();
@@ -220,14 +221,14 @@ policies! {
         GatedBudget = "gated-budget", with Gated::budget();
     }
 
-    // Presets of AdaSpec, whose draft lengths meet latency targets.
+    // Presets (policies with default settings) of AdaSpec, whose draft lengths meet latency targets.
     slo::adaspec::Adaspec {
         Adaspec = "adaspec" in VERMILLION Solid Square;
         AdaspecMinus = "adaspec-" in VERMILLION Dashed Ring, with Adaspec::without_verifier();
     }
     slo::adaspec_code::AdaspecCode { AdaspecCode = "adaspec-code" in VERMILLION LongDash Triangle; }
 
-    // Presets of serving engines: vLLM, SGLang's DSpark, TensorRT-LLM, MLC-LLM, sfllm.
+    // Presets (policies with default settings) of serving engines: vLLM, SGLang's DSpark, TensorRT-LLM, MLC-LLM, sfllm.
     vllm::dynamic::VllmDynamic { VllmDynamic = "vllm-dynamic" in BLUE Dashed Diamond; }
     vllm::adaptive::VllmAdaptive { VllmAdaptive = "vllm-adaptive" in BLUE LongDash TriangleDown; }
     sglang::dspark::Dspark { Dspark = "dspark" in ORANGE LongDash Square; }
@@ -243,15 +244,16 @@ policies! {
     engines::mlc_table::MlcTable { MlcTable = "mlc-table" in BLUE Dotted Square; }
     engines::verify_budget::VerifyBudget { VerifyBudget = "verify-budget" in VERMILLION Dotted Diamond; }
 
-    // Presets from inference servers for laptops (2026), which choose lengths by measured time or by accepted draft
-    // tokens alone.
+    // Presets (policies with default settings) from inference servers for laptops (2026), which choose lengths by
+    // measured time or by accepted draft tokens alone.
     local::measured_two_arm::MeasuredTwoArm { MeasuredTwoArm = "measured-two-arm" in BLUE Dotted Triangle; }
     local::measured_cost_depth::MeasuredCostDepth { MeasuredCostDepth = "measured-cost-depth" in BLUE Dashed Plus; }
     local::mlx_vlm_expand::MlxVlmExpand { MlxVlmExpand = "mlx-vlm-expand" in GREEN Solid Plus; }
     local::aimd::Aimd { Aimd = "aimd" in GREEN Dashed TriangleDown; }
     local::downshift::Downshift { Downshift = "downshift" in GREEN Dotted Diamond; }
 
-    // Presets that decide by the confidence, the entropy or the divergence of draft tokens.
+    // Presets (policies with default settings) that decide by the confidence, the entropy or the divergence of draft
+    // tokens.
     confidence::threshold::Threshold {
         Threshold = "threshold" in PURPLE Dotted Diamond;
         ThresholdHf = "threshold-hf" in PURPLE Solid TriangleDown, with Threshold::hf();
@@ -267,7 +269,7 @@ policies! {
     confidence::specdec_plus_plus::SpecdecPlusPlus { SpecdecPlusPlus = "specdec-plus-plus"; }
     confidence::tetris::Tetris { Tetris = "tetris" in VERMILLION Dotted Plus; }
 
-    // Presets that draft token trees.
+    // Presets (policies with default settings) that draft token trees.
     trees::specinfer::Specinfer {
         Specinfer = "specinfer" in BROWN Solid Diamond;
         SpecinferStar = "specinfer-star" in BROWN Dashed Diamond, with Specinfer::star();
@@ -275,7 +277,7 @@ policies! {
     trees::eagle2::Eagle2 { Eagle2 = "eagle2" in BROWN Solid Square; }
     trees::adaserve::Adaserve { AdaserveLike = "adaserve-like" in BROWN LongDash Triangle; }
 
-    // Presets that learn a draft length or a stopping rule with a bandit.
+    // Presets (policies with default settings) that learn a draft length or a stopping rule with a bandit.
     bandits::banditspec::Banditspec {
         BanditspecLiteral = "banditspec-literal" in BLACK Dotted Ring, with Banditspec::literal();
         Banditspec = "banditspec" in BLACK Dashed Circle;
@@ -286,11 +288,11 @@ policies! {
     bandits::tapout::TapoutLike { TapoutLike = "tapout-like"; }
     bandits::ucb_specstop::UcbSpecstopLike { UcbSpecstopLike = "ucb-specstop-like"; }
 
-    // The preset of Foretoken's own policy.
+    // The preset (default settings under a name) of Foretoken's own policy.
     foresight::settings::Foresight { Foresight = "foresight" in PURPLE Solid Circle; }
 
-    // Presets that show how well a server could do at best (bounds), that give a policy the truth (wrappers), or that
-    // draw lengths at random.
+    // Presets (policies with default settings) that show how well a server could do at best (bounds), that give a
+    // policy the truth (wrappers), or that draw lengths at random.
     bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }
     bounds::oracle_tree::OracleTree { OracleTree = "oracle-tree" in SKY_BLUE Solid Square; }
     bounds::knows::Knows {

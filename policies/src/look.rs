@@ -88,7 +88,7 @@ fn by_settings() -> impl Iterator<Item = Look> {
 }
 
 /// The first look (colour, dash and marker in figures) that is not in `taken` and that no policy's settings choose: in
-/// the family's colour as long as one is left, then in the order of [`COLOURS`].
+/// the colour of the family (folder of policies) as long as one is left, then in the order of [`COLOURS`].
 ///
 /// # Panics
 /// If all looks of all colours are taken.

@@ -44,8 +44,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
     }
 }
 
-/// The map from which serde reads a policy's settings: the user's entries, then the preset's entries for the keys that
-/// the user does not give.
+/// The map from which serde reads a policy's settings: the user's entries, then the preset's entries (default settings)
+/// for the keys that the user does not give.
 struct Chained<A> {
     given: A,
     rest: Map<String, Value>,

@@ -17,9 +17,9 @@ use std::sync::LazyLock;
 /// Declares the table of policies. Each block is headed by `family::module::Type`, where the type holds a policy's
 /// parameters. A block has one row per preset (a policy with default settings under a name): the preset's variant of
 /// [`PolicySpec`] and its name. A row may also state the preset's look in figures (`in COLOUR Dash Marker`); without
-/// it, the preset gets the next free look of its family. A row may also state its settings (`with`); without them, the
-/// preset has the type's defaults. The macro exports the types, and makes [`PolicySpec`] with all functions that match
-/// on its variants.
+/// it, the preset gets the next free look of its family (folder of policies). A row may also state its settings
+/// (`with`); without them, the preset has the type's defaults. The macro exports the types, and makes [`PolicySpec`]
+/// with all functions that match on its variants.
 macro_rules! policies {
     ($(
         $family:ident::$module:ident::$settings:ident {
@@ -133,7 +133,7 @@ macro_rules! policies {
     };
 }
 
-/// Gives the look (colour, dash and marker in figures) that a row of the table states, as an `Option`.
+/// Gives the look (colour, dash and marker in figures) that a row of the table of policies states, as an `Option`.
 macro_rules! stated {
     () => {
         None
@@ -268,8 +268,8 @@ impl PolicySpec {
         self.definition().check().map_err(|e| BadParameter { policy: self.name(), ..e })
     }
 
-    /// Builds the policy. A policy that is no oracle observes outcomes `context.staleness_steps` steps late. Call
-    /// [`check`](PolicySpec::check) first.
+    /// Builds the policy. The policy observes outcomes `context.staleness_steps` steps late, unless it is an oracle (a
+    /// policy that knows more than a server can). Call [`check`](PolicySpec::check) first.
     pub fn build(&self, context: &PolicyContext) -> Speculation {
         match self.definition().build(context) {
             Speculation::Policy(policy) if context.staleness_steps > 0 => {

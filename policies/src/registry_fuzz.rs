@@ -47,8 +47,8 @@ fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
 }
 
 /// Runs a policy on steps as the engine makes them. Requests join, leave for some steps and end; some steps have no
-/// decode request. Returns false, without a step, for an oracle and for a policy that runs the engine without draft
-/// tokens.
+/// decode request. Returns false, without a step, for an oracle (a policy that knows more than a server can) and for a
+/// policy that runs the engine without draft tokens.
 fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) -> bool {
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;

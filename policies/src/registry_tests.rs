@@ -108,8 +108,8 @@ fn names_and_defaults_are_one_table() {
     }
 }
 
-/// `oracle-goodput` does not bound trees, so reports must know which policies draft trees. A policy drafts trees if a
-/// request may have more draft tokens than levels.
+/// A policy that drafts trees can be better than `oracle-goodput`, so reports must know which policies draft trees. A
+/// policy drafts trees if a request may have more draft tokens than levels.
 #[test]
 fn presets_that_draft_trees_say_so() {
     for spec in PolicySpec::all() {

@@ -210,7 +210,7 @@ impl<'a> Table<'a> {
         families
     }
 
-    /// Range of the lines in the block of a family, between `mod family {` and its end.
+    /// Range of the lines in the block of a family (folder of policies), between `mod family {` and its end.
     fn block(&self, family: &str) -> Option<(usize, usize)> {
         let start = 1 + self.lines.iter().position(|l| *l == format!("mod {family} {{"))?;
         let len = self.lines[start..].iter().position(|l| *l == "}")?;

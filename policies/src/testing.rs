@@ -177,8 +177,8 @@ impl Run {
 
     /// Runs one step as the engine does. `confidence(i, j)` is the confidence of the j-th draft token (from 0) of
     /// request i; `run[i]` is the number of draft tokens of request i that would be accepted. Asserts that lengths
-    /// respect the limits. A policy that is no oracle observes the outcome. Returns the draft tokens with their drafted
-    /// and verified lengths.
+    /// respect the limits. The policy observes the outcome, unless it is an oracle (a policy that knows more than a
+    /// server can). Returns the draft tokens with their drafted and verified lengths.
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {

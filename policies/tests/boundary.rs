@@ -1,5 +1,5 @@
-//! A load at the edge of a batch-size table, in the engine: vLLM issue #49548 reports that throughput collapses if the
-//! load crosses the table's threshold again and again.
+//! A load at the threshold of a table from batch size to draft length, in the simulated engine: vLLM issue #49548
+//! reports that throughput collapses if the load crosses the table's threshold again and again.
 
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;

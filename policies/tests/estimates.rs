@@ -1,7 +1,8 @@
 //! A belief (a policy's linear cost estimate) with the true coefficients predicts the time of every step exactly,
 //! whatever policy runs. The test checks this with chains and trees, sequential and parallel drafting, prompt lookups,
 //! the schedulers of vLLM v0 and 0.33, and every treatment of context tokens that the draft model has skipped. In all
-//! these simulations, no policy that drafts chains beats the oracle in any step (docs/model.md 13).
+//! these simulations, no policy that drafts chains beats the oracle, which knows which draft tokens will be accepted,
+//! in any step (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
@@ -87,7 +88,7 @@ struct ComparedPolicy {
     name: String,
     batch: Columns,
     planned: Vec<u32>,
-    /// Tokens and seconds of the present step with the draft lengths that the oracle chooses.
+    /// Tokens and seconds of the present step with the draft lengths that the oracle `oracle-goodput` chooses.
     best: (f64, f64),
     /// Number of decode requests in all compared steps: a request counts once for each step.
     compared: Arc<AtomicU64>,

@@ -114,8 +114,9 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
 
 /// Fits the costs of one model's passes (α, γ, δ and a table), and measures the errors of the fits. The returned fits
 /// use all shapes. The error on a shape comes from a fit without the shape's fold. `reads` says how α counts the
-/// context of a pass: once per request, or once per new token. The fitted table counts context once per request and has
-/// query-key pairs as a further input. `borders` are captured CUDA-graph sizes, after which pass times jump.
+/// context of a pass: once per request, or once per new token. The fitted table of pass times counts context once per
+/// request; its other inputs are new tokens and query-key pairs. `borders` are captured CUDA-graph sizes, after which
+/// pass times jump.
 ///
 /// # Errors
 /// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table or

@@ -9,10 +9,12 @@ use foretoken_intact::seal::{self, Syntax};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw};
 use serde::{Deserialize, Serialize};
 
-/// The version of the format of calibrated profiles. Only this version is written and read.
+/// The version of the format of calibrated profiles (pass costs fitted to a running server). Only this version is
+/// written and read.
 pub const CALIBRATED_VERSION: u32 = 1;
 
-/// A calibrated profile, written by `foretoken calibrate`.
+/// A calibrated profile: pass costs that were fitted to the steps of an observed server or to the passes of live runs.
+/// `foretoken calibrate` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
@@ -106,7 +108,8 @@ const HEAD: &str = "\
 ";
 
 impl Calibrated {
-    /// True if the TOML table `table` is a calibrated profile and not a measured profile.
+    /// True if the TOML table `table` is a calibrated profile (fitted to a running server) and not a measured profile
+    /// (fitted to passes that were timed one by one).
     pub fn is_one(table: &toml::Table) -> bool {
         table.contains_key("calibrated_version")
     }

@@ -59,7 +59,7 @@ impl Profile {
         self.0.step_overhead_s
     }
 
-    /// The reason not to trust the profile; `None` if there is no such reason.
+    /// The reason not to trust the pass times of the profile; `None` if there is no such reason.
     #[getter]
     fn distrust(&self) -> Option<String> {
         self.0.distrust.clone()
@@ -82,7 +82,7 @@ impl Profile {
 /// (two bytes, in 65,535ths).
 type Columns<'py> = (String, Vec<u16>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// Reads a truth table from a file.
+/// Reads a truth table (recorded acceptance of a draft model) from a file.
 #[pyfunction]
 pub fn truth_table(py: Python<'_>, path: PathBuf) -> PyResult<Columns<'_>> {
     let wrong = |e: TraceError| {

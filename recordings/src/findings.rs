@@ -163,7 +163,7 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
     if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }
-    // A step emits at most one token more for a request than the request has draft tokens in the step.
+    // Largest number of tokens that a step can emit for a request: the largest draft length in the run, plus one.
     let most = lengths.last().copied().unwrap_or(0).max(largest_of(run)) + 1;
     let chunks = run.answers.iter().filter(|a| a.counted).flat_map(|a| a.chunks.iter().skip(1));
     let (large, n) = chunks.fold((0u64, 0u64), |(l, n), c| (l + u64::from(c.1 > most), n + 1));

@@ -51,7 +51,8 @@ impl Metrics {
             Event::Metrics { samples, .. } => Some(samples.as_slice()),
             _ => None,
         });
-        // The first reading of the server's metrics has all values; later readings have only the values that changed.
+        // A reading is the set of values that the client read from the server's metrics at one time. The first reading
+        // has all values; later readings have only the values that changed.
         let mut readings = sampled.map(by_name);
         let Some(first) = readings.next() else { return Metrics::default() };
         let (mut last, mut reset) = (first.clone(), false);

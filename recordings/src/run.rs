@@ -230,8 +230,8 @@ mod tests {
     use crate::recording::read_recording;
     use std::path::Path;
 
-    /// Reads the recording `name`. It was made with vLLM 0.32.0 for CPUs and the shipped target model and draft
-    /// model, and has 12 requests of three clients.
+    /// Reads the recording `name` of a run of vLLM 0.32.0 for CPUs. The server ran the target model and draft model
+    /// that Foretoken ships. The run has 12 requests of three clients.
     fn recorded(name: &str) -> (Recording, ObservedRun) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
         let recording = read_recording(&path).unwrap();

@@ -80,7 +80,8 @@ fn drafted(run: &ObservedRun) -> Option<Drafted> {
     (counts || !lengths.is_empty()).then_some(Drafted::Lengths(lengths))
 }
 
-/// The vLLM release that a server's `/version` names; `None` if Foretoken does not implement its rules.
+/// The vLLM release that a server's `/version` names; `None` if Foretoken does not implement this release's scheduling
+/// rules.
 pub fn release_of(server: &str) -> Option<Version> {
     match series(server)? {
         (0, 6) => Some(Version::V0),

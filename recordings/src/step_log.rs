@@ -107,8 +107,8 @@ impl LoggedStep {
 /// Highest plausible usage of the KV cache in a log line, percent: a full cache plus rounding.
 const MOST_USAGE: f64 = 101.0;
 
-/// Seconds since 1970 at the start of a log line, in the format of the shipped logging configuration (`%(created).6f`).
-/// `before` is the text in front of the message.
+/// Seconds since 1970 at the start of a log line. `before` is the text in front of the message. The time must have the
+/// format `%(created).6f` of the logging configuration that Foretoken ships.
 fn written(before: &str) -> Option<f64> {
     let first = before.split_whitespace().find(|word| word.contains('.'))?;
     first.parse::<f64>().ok().filter(|s| s.is_finite() && *s > 1e9)

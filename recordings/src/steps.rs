@@ -35,7 +35,7 @@ const ON_ITS_WAY: Time = Time(2_000_000_000);
 
 /// The logged steps from the run's start on, in order, each with the number of tokens that it emitted. If the log has
 /// every step twice, each step is included once. Steps that cannot be true are left out. The list is empty unless the
-/// log's times have microseconds (`--step-log` with the shipped logging configuration).
+/// log's times have microseconds, as with `--step-log` and the logging configuration that Foretoken ships.
 pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
     let placed = |logged: LoggedStep| {
@@ -141,8 +141,8 @@ mod tests {
         let asked = vec![Asked { prompt_len: 9, output_len: 5, ..Asked::default() }; 2];
         let head = Head { started_unix_us: STARTED, asked, ..Head::default() };
         let chunk = |request, at, n| Event::Chunk { request, at: ms(at), tokens: Tokens::Ids(vec![7; n]) };
-        // The test's log has a step before the run, two steps whose times overlap, and tokens that were read shortly
-        // before the line of their step.
+        // The test's log has a step before the run, and two steps whose times overlap. The token of the earlier one of
+        // these two steps was read shortly before its line was written.
         let lines = vec![line(-5.0, 9.0, (1, 1)), line(20.0, 12.0, (1, 4)), line(35.0, 20.0, (2, 8)), "else".into()];
         let events = vec![
             Event::Sent { request: 0, at: ms(0.0), attempt: 0 },

@@ -7,7 +7,8 @@ use foretoken_sim::metrics::{Flow, FlowBin, ReplicaSummary, Scaled};
 pub struct FleetEntry {
     /// The name of the router, which chooses the replica of each request.
     pub router: String,
-    /// The pool of each replica that serves from the start: `prefill`, `decode` or `replica`.
+    /// The pool of each replica that serves from the start. A pool has the replicas of one role: `prefill`, `decode`,
+    /// or `replica` for replicas that serve whole requests.
     pub pools: Vec<&'static str>,
 }
 
@@ -36,12 +37,13 @@ impl FleetCell {
 }
 
 impl FleetEntry {
-    /// The pool of a replica by its index. Replicas that were ordered during the run are in the pool `replica`.
+    /// The pool (`prefill`, `decode` or `replica`) of the replica with index `replica`. Replicas that were ordered
+    /// during the run are in the pool `replica`.
     pub fn pool(&self, replica: usize) -> &'static str {
         self.pools.get(replica).copied().unwrap_or("replica")
     }
 
-    /// The pools of the fleet, in the order of their first replicas.
+    /// The pools of the fleet (a pool has the replicas of one role), in the order of their first replicas.
     pub fn each_pool(&self) -> Vec<&'static str> {
         let mut pools: Vec<&'static str> = Vec::new();
         for pool in &self.pools {

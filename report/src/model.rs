@@ -13,13 +13,13 @@ use std::fmt;
 pub enum Source {
     /// Simulated, with modelled costs of passes and modelled acceptance.
     Simulated,
-    /// Simulated, with measured costs of passes.
+    /// Simulated, with measured costs of passes and modelled acceptance.
     Profiled,
     /// Measured on hardware while serving.
     Live,
     /// Measured by a client that sent requests to a server.
     Observed,
-    /// Simulated, with recorded acceptance.
+    /// Simulated, with modelled costs of passes and recorded acceptance: a recording says which draft tokens are right.
     Recorded,
     /// Simulated, with measured costs of passes and recorded acceptance.
     ProfiledRecorded,
@@ -141,7 +141,8 @@ pub enum Role {
     Contender,
     /// Autoregressive decoding: speedups are ratios to its latency.
     Baseline,
-    /// The oracle against which regret is measured. It sees which draft tokens will be accepted.
+    /// The oracle against which regret is measured (by how much a policy's mean latency exceeds the oracle's). It sees
+    /// which draft tokens will be accepted.
     Bound,
     /// An oracle that is not the bound: another policy that sees which draft tokens will be accepted.
     Oracle,
@@ -176,20 +177,22 @@ pub struct Entry {
     /// Was the autoregressive run added by the program, because the experiment does not list it? Then figures leave
     /// this run out.
     pub implied: bool,
-    /// How the run's TPOT bound was scaled from an autoregressive run; `None` if the bound was not scaled.
+    /// How the run's TPOT bound is computed from the P90 TPOT of an autoregressive run; `None` if it is not computed
+    /// so.
     pub bound: Option<ScaledBound>,
     /// The run's fleet of replicas; `None` for a single engine.
     pub fleet: Option<FleetEntry>,
 }
 
-/// A TPOT bound that was scaled from the autoregressive run with the same seed, at the swept values `from`.
+/// A TPOT bound that is a multiple of the P90 TPOT of an autoregressive run. This run has the same seed, and the swept
+/// values `from`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledBound {
-    /// The swept values of the autoregressive run from which the TPOT bound was scaled.
+    /// The swept values of the autoregressive run from whose P90 TPOT the bound is computed.
     pub from: Vec<Swept>,
-    /// The TPOT bound divided by the P90 TPOT of the autoregressive run from which it was scaled.
+    /// The TPOT bound divided by the P90 TPOT of the autoregressive run from which the bound is computed.
     pub scale: f64,
-    /// Is the scaled TPOT bound the only SLO bound of the run?
+    /// Is this TPOT bound the only SLO bound of the run?
     pub alone: bool,
 }
 
@@ -216,7 +219,7 @@ pub struct Cell {
     /// Was the autoregressive run of the speedup overloaded? The mean latency of this run is the numerator of the
     /// speedup.
     pub over_overload: bool,
-    /// Was the autoregressive run overloaded from whose P90 TPOT this run's TPOT bound is scaled?
+    /// Is this run's TPOT bound a multiple of the P90 TPOT of an overloaded autoregressive run?
     pub bound_of_overload: bool,
     /// Decode batch size and numbers of tokens of the run in bins of time.
     pub series: Series,
@@ -238,8 +241,8 @@ pub struct Cell {
 
 impl Cell {
     /// Drops the cell's distributions of latencies, its series over time, its sums by draft length, its calibration of
-    /// confidences and its replicas, to save memory. The comparison of policies does not need them; figures, claims of
-    /// papers and questions do.
+    /// confidences and its replicas, to save memory. The comparison of policies does not need them. Figures need them,
+    /// and so do experiments that check a paper's claims or answer a user's question.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();
@@ -288,8 +291,8 @@ impl Cell {
         self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
     }
 
-    /// Does the policy stop drafting for a TPOT bound that was scaled from a run at other swept values? Then the bound
-    /// of the other load changes how the policy drafts, and so the cell's numbers.
+    /// Does the policy stop drafting for a TPOT bound that is a multiple of the P90 TPOT of a run at other swept
+    /// values? Then the bound of the other load changes how the policy drafts, and so the cell's numbers.
     pub fn stops_for_a_bound_of_another_load(&self) -> bool {
         self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
@@ -302,7 +305,7 @@ impl Cell {
 
 /// Sets the speedup over the autoregressive run and the regret against the oracle for every cell (one run of one
 /// policy). The speedup and the regret compare runs with equal swept values and seed. Also marks cells whose
-/// autoregressive run was overloaded, and cells whose TPOT bound is scaled from an overloaded run.
+/// autoregressive run was overloaded, and cells whose TPOT bound is a multiple of the P90 TPOT of an overloaded run.
 pub fn relate(cells: &mut [Cell]) {
     // All runs sweep the same settings, so the values alone identify a combination of swept values.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);

@@ -31,13 +31,14 @@ pub struct Behind<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// At most [`AS_GOOD`] slower than the fastest policy on average, and the interval of the difference contains 0.
+    /// At most [`AS_GOOD`] (1 %) slower than the fastest policy on average, and the interval of the difference contains
+    /// 0.
     Tied,
     /// Slower than the fastest policy, in one of three cases: the interval of the difference does not contain 0; the
-    /// policy is more than [`AS_GOOD`] slower on average and slower in every seed; or there is only one seed.
+    /// policy is more than [`AS_GOOD`] (1 %) slower on average and slower in every seed; or there is only one seed.
     Slower,
-    /// More than [`AS_GOOD`] slower on average but not in every seed, and the interval of the difference contains 0.
-    /// Only more seeds can decide.
+    /// More than [`AS_GOOD`] (1 %) slower on average but not in every seed, and the interval of the difference contains
+    /// 0. Only more seeds can decide.
     Noisy,
 }
 
@@ -52,7 +53,8 @@ impl Ranking<'_> {
         self.who_are(Verdict::Noisy)
     }
 
-    /// The fastest of the policies whose verdict against the leader is `Slower`; `None` if there is no such policy.
+    /// The fastest of the policies that are certainly slower than the fastest policy (verdict `Slower`; with one seed,
+    /// all slower policies); `None` if there is none.
     pub fn next(&self) -> Option<&Behind<'_>> {
         self.others.iter().find(|b| b.verdict == Verdict::Slower)
     }

@@ -60,8 +60,8 @@ impl Believed {
     }
 
     /// The pass times that policies may measure before serving starts. `draft` and `target` are the simulated machine's
-    /// true pass times of the two models; they are not used if the belief is fitted to another machine. `reads` says
-    /// whether the true verify pass reads a request's context once, or once for each verified position.
+    /// true pass times of the two models; they are not used if the policies' cost model is fitted to another machine.
+    /// `reads` says whether the true verify pass reads a request's context once, or once for each verified position.
     pub fn profile<'a>(
         &'a self,
         draft: &'a dyn LatencyModel,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// In cost tables, a verify pass reads context as the simulated machine does (once, or per position); in the linear
-    /// belief it reads context as `belief.context_reads` says.
+    /// cost model that policies get, it reads context as `belief.context_reads` says.
     #[test]
     fn timed_and_believed_passes_count_context_each_in_their_own_way() {
         let linear = "{ linear = { alpha_s = 1e-6, gamma_s = 1e-5, delta_s = 1e-3 } }";

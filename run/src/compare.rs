@@ -142,12 +142,13 @@ pub struct PolicyResult {
     /// or draft passes. Absent for autoregressive decoding itself, and if the runs did not record the parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
-    /// Mean E2E of this policy / mean E2E of `oracle-goodput` with the same seed, − 1. Absent if the experiment does
-    /// not list `oracle-goodput`.
+    /// Mean E2E of this policy / mean E2E of the oracle `oracle-goodput` with the same seed, − 1. The oracle knows
+    /// which draft tokens are right. Absent if the experiment does not list `oracle-goodput`.
     pub regret_to_oracle_goodput: Option<RatioInterval>,
-    /// Does the policy draft trees? Then it may be faster than `oracle-goodput`, which drafts chains.
+    /// Does the policy draft trees? Then it may be faster than the oracle `oracle-goodput`, which drafts chains.
     pub drafts_trees: bool,
-    /// Does the policy stop drafting for a TPOT bound that is scaled from a run at another load?
+    /// Does the policy stop drafting to keep a TPOT bound that is scaled from the autoregressive run with other swept
+    /// values, such as another load?
     pub stops_for_a_bound_of_another_load: bool,
     /// Mean time to first token of requests, seconds.
     pub ttft_mean_s: Option<Interval>,
@@ -293,14 +294,14 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
     })
 }
 
-/// The mean over seeds and its 95 % interval. `None` if the value is missing with some seed, because means over
-/// different seeds cannot be compared.
+/// The mean of `values` (one value per seed) and its 95 % interval. `None` if the value is missing with some seed,
+/// because means over different seeds cannot be compared.
 fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
 }
 
-/// The mean over seeds and its 95 % interval of a ratio of two runs with the same seed. `None` if the ratio is missing
-/// with some seed.
+/// The mean of `values` and its 95 % interval. Each value is a ratio of two runs with the same seed. `None` if the
+/// ratio is missing with some seed.
 fn ratio_over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<RatioInterval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| RatioInterval::of(&v))
 }

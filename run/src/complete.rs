@@ -31,7 +31,7 @@ pub struct How {
     pub check_settings: Check,
 }
 
-/// The results that one call made: a run of an experiment, or a merge of its shards.
+/// The results that one call made: a run of an experiment, or a merge of its shards (parts for several machines).
 pub struct Made {
     /// The comparison of the policies, and the digest of each run's results.
     pub results: Assembled,
@@ -63,11 +63,11 @@ impl Complete {
 
 /// Runs a plan into the folder at `path`, on the threads of `pool`, and makes tables, figures, the comparison and the
 /// HTML page. If the folder is complete already, only makes a missing page. If `work` is interrupted, returns an error;
-/// finished cells stay in the folder.
+/// the results of finished runs stay in the folder.
 ///
 /// # Errors
-/// The experiment is wrong (mostly found before a cell runs), a cell cannot be run or stored, or the run is
-/// interrupted.
+/// The experiment is wrong (mostly found before any run starts), a cell (one run) cannot be run or stored, or the run
+/// is interrupted.
 pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &Work) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
@@ -89,9 +89,9 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 
-/// Makes the results from finished cells, except the manifest and the HTML page: tables, figures and the comparison.
-/// Also runs the trials that find settings without effect (as `how` says), and the fastest policy with host time.
-/// Returns the results, and lines about settings that changed no number.
+/// Makes the results from finished cells (runs of one policy each), except the manifest and the HTML page: tables,
+/// figures and the comparison. Also runs the trials that find settings without effect (as `how` says), and the fastest
+/// policy with host time. Returns the results, and lines about settings that changed no number.
 ///
 /// # Errors
 /// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.

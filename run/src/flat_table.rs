@@ -157,8 +157,8 @@ fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Ma
     String::from_utf8(bytes).map_err(|e| Problem::failed(e.to_string()))
 }
 
-/// A number as text, in the heading's unit. If the number has a 95 % interval, `between` and half the width of the
-/// interval follow.
+/// A number as text, in the heading's unit. If the number has a 95 % interval, the text `between` and half the width of
+/// the interval follow.
 fn shown(m: Measured, n: &Number, between: &str) -> String {
     let digits = n.digits;
     let mean = format!("{:.digits$}", m.mean * n.factor);

@@ -36,8 +36,9 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` is the server of all kinds of
-    /// replicas that state no engine or hardware of their own. Adds warnings about policies' beliefs to `belief_notes`.
+    /// Builds the fleet of a variant (combination of swept values); `None` if the variant has no `[fleet]`. `server` is
+    /// the server of all kinds of replicas that state no engine or hardware of their own. Adds warnings about the cost
+    /// estimates that policies get to `belief_notes`.
     ///
     /// # Errors
     /// A kind's server cannot be built, its engine would not start, or the router compares prefixes in KV blocks and
@@ -101,7 +102,7 @@ impl Replicas {
     /// Runs the fleet. `server` is the server of all kinds of replicas that state no engine or hardware of their own.
     /// `slo_tpot_s` is the bound on time per output token, seconds; infinity for none. `lives`: record the parts of
     /// each request's latency? With a `patience`, the run ends as soon as it is certain whether a stated share of the
-    /// requests keeps its bounds.
+    /// requests keeps its latency bounds.
     pub(crate) fn run(
         &self,
         server: &Server,

@@ -25,13 +25,13 @@ pub fn measured() -> HostLaw {
     }
 }
 
-/// Does some variant of the plan take the target's costs from a roofline and count no host time? Then host time might
-/// change whether drafting pays. False for live and observed runs.
+/// Does some variant (combination of swept values) of the plan take the target's costs from a roofline and count no
+/// host time? Then host time might change whether drafting pays. False for live and observed runs.
 pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
 
-/// Does this variant take the target's costs from a roofline and count no host time?
+/// Does this variant (combination of swept values) take the target's costs from a roofline and count no host time?
 pub fn leaves_out(variant: &Variant) -> bool {
     let e = &variant.experiment;
     let no_host = e.engine.host.is_zero() && e.engine.step_overhead_s == 0.0;

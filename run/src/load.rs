@@ -35,9 +35,9 @@ impl Plan {
         Plan::of(parse_document(name, text, sets)?, folder)
     }
 
-    /// The plan of a document for `foretoken observe`. Relative paths in the document start at `folder`. If
-    /// `[hardware]` or `[acceptance]` is missing, fills in costs of zero or acceptance 0, because a server's costs and
-    /// acceptance are not known.
+    /// The plan of an experiment, given as TOML (`document`), for `foretoken observe`. Relative paths in the TOML start
+    /// at `folder`. If `[hardware]` or `[acceptance]` is missing, fills in costs of zero or acceptance 0, because a
+    /// server's costs and acceptance are not known.
     ///
     /// # Errors
     /// The errors of [`of`](Plan::of) and of [`observed`](Plan::observed).
@@ -57,8 +57,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with the policy `oracle-goodput`, against which regret is measured. Adds this policy if the plan does
-    /// not have it.
+    /// The plan with the oracle `oracle-goodput`, with whose mean E2E the regret of policies is computed. Adds this
+    /// oracle if the plan does not have it.
     ///
     /// # Errors
     /// The experiment is wrong with the added policy (see [`Plan::of`]).
@@ -86,17 +86,18 @@ impl Plan {
         Plan::of(document, folder)
     }
 
-    /// Makes the plan of a document. Relative paths in the document start at `folder`.
+    /// Makes the plan of an experiment, given as TOML (`document`). Relative paths in the TOML start at `folder`.
     ///
     /// # Errors
     /// A setting is unknown, missing or out of range; a sweep is malformed; a file that the experiment names cannot be
-    /// read or used; the profile cannot predict a policy; or a claim or a bound refers to a value that no sweep takes.
+    /// read or used; the profile (file of pass costs) cannot predict a policy; or a claim (a statement that the
+    /// experiment checks) or a bound refers to a value that no sweep takes.
     pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
-    /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables and
-    /// text files, so they may be missing. The hardware profile is read.
+    /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables
+    /// (recorded acceptance) and text files, so they may be missing. The hardware profile is read.
     ///
     /// # Errors
     /// The folder has no readable `experiment.toml`, its profile cannot be read, or the experiment is wrong (see
@@ -110,7 +111,7 @@ impl Plan {
     }
 
     /// The plan of only variant number `variant` (a combination of swept values) of this plan, after `change` has
-    /// changed the variant's document. Leaves out claims, questions and the arena's table, because they are about all
+    /// changed the variant's TOML. Leaves out the tables `paper`, `question` and `arena`, because they are about all
     /// variants.
     ///
     /// # Errors
@@ -127,8 +128,8 @@ impl Plan {
         Plan::build(document, &self.folder, true, self.inputs.clone())
     }
 
-    /// Makes a plan. `with_files`: resolve paths and compute the digests of input files? `inputs` are digests that are
-    /// known already, by path.
+    /// Makes the plan of an experiment, given as TOML (`document`). `with_files`: resolve paths and compute the digests
+    /// of input files? `inputs` are digests that are known already, by path.
     fn build(
         mut document: Document,
         folder: &FilePath,
@@ -158,7 +159,7 @@ impl Plan {
                 variant.filled.check_policy(&whole, i, policy)?;
             }
             if variant.filled.only.as_ref().is_some_and(|only| !only.contains(&0)) {
-                // The profile cannot predict autoregressive decoding, so no baseline is added.
+                // The profile, a file of pass costs, cannot predict autoregressive decoding. So no baseline is added.
                 policies.retain(|p| !p.implied);
                 baseline = 0;
                 if variant.experiment.slo.adaspec_scale.is_some() {
@@ -204,8 +205,8 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Makes the variant (one combination of swept values) of a document in which no sweeps are left. Also returns the
-    /// experiment with the paths as they are in the file.
+    /// Makes the variant (one combination of swept values) of an experiment's TOML in which no sweeps are left. Also
+    /// returns the experiment with the paths as they are in the file.
     fn variant(&mut self, mut picked: Picked, choices: Vec<Choice>) -> Result<(Variant, Experiment)> {
         let mut filled = Filled::default();
         let asked = picked.document();
@@ -247,8 +248,8 @@ impl Files<'_> {
         Ok((Variant { choices, experiment, picked, derived, filled, kinds }, as_given))
     }
 
-    /// For each kind of replica with an engine or hardware of its own: a variant that has this engine and hardware. The
-    /// key is the kind's index in the experiment's `fleet.replicas`.
+    /// For each kind of replica with an engine or hardware of its own: the experiment with this engine and hardware.
+    /// The key is the kind's index in the experiment's `fleet.replicas`.
     fn kinds(&mut self, asked: &Document, experiment: &Experiment) -> Result<BTreeMap<usize, Variant>> {
         let kinds = experiment.fleet.iter().flat_map(|fleet| fleet.replicas.kinds()).enumerate();
         let mut variants = BTreeMap::new();
@@ -286,7 +287,8 @@ pub fn parse_document(name: &str, text: &str, sets: &[String]) -> Result<Documen
     Ok(document)
 }
 
-/// The paths of all files in an experiment: traces, prompts, tables. Leaves out models and the profile.
+/// The paths of the files that an experiment names: traces, prompts, tables. Leaves out the files of models and the
+/// profile (the file of pass costs).
 fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     let Experiment { workload, acceptance, live, observe, .. } = experiment;
     let texts = [
@@ -340,7 +342,7 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
 }
 
 /// The experiment as TOML, with every default written out and the sweeps as in the file. Leaves out settings that were
-/// derived from the hardware or filled in from a profile.
+/// derived from the hardware or filled in from a profile (file of pass costs).
 fn resolve(
     experiment: &Experiment,
     derived: Derived,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The progress of a run that is split into shards.
+/// The progress of a run that is split into shards (parts for several machines).
 #[derive(Debug, Serialize)]
 pub struct State {
     /// Number of cells (runs of one policy with one seed) of the whole plan.
@@ -93,21 +93,21 @@ impl State {
         Ok(state.command("run", folder))
     }
 
-    /// Adds the commands that run the missing cells (runs of one policy): `foretoken COMMAND` for each unfinished
-    /// shard.
+    /// Adds the commands that run the missing cells (runs of one policy): `foretoken COMMAND` for each unfinished shard
+    /// (part of the run).
     pub fn command(mut self, command: &str, folder: &Folder) -> State {
         let unfinished = self.shards.iter().filter(|p| p.finished < p.cells);
         self.commands = unfinished.map(|p| p.command(command, folder)).collect();
         self
     }
 
-    /// Are all cells (runs of one policy) of all shards finished?
+    /// Are all cells (runs of one policy) of all shards (parts of the run) finished?
     pub fn is_complete(&self) -> bool {
         self.shards.iter().all(|part| part.finished == part.cells)
     }
 
-    /// The progress of all shards as text: a table of shards, failed and damaged cells, and the commands that finish
-    /// the run.
+    /// The progress of all shards (parts of the run) as text: a table of shards, failed and damaged cells, and the
+    /// commands that finish the run.
     pub fn in_words(&self) -> String {
         let rows = self.shards.iter().map(|Part { shard, begun, cells, finished, failed }| {
             let missing = cells - finished - failed;
@@ -137,7 +137,7 @@ impl State {
         text
     }
 
-    /// The error for a run of which some shards are not complete, with a hint.
+    /// The error for a run of which some shards (parts) are not complete, with a hint.
     pub fn problem(&self) -> Box<Problem> {
         let unfinished = self.shards.iter().map(|p| p.cells - p.finished).sum::<usize>();
         let of_these = match self.damaged.as_slice() {
@@ -153,8 +153,8 @@ impl State {
 }
 
 impl Part {
-    /// The command line that runs the missing cells (runs of one policy) of the shard. It names the experiment's file
-    /// that the first shard wrote into the folder.
+    /// The command line that runs the missing cells (runs of one policy) of the shard (part of the run). It names the
+    /// experiment's file that the first shard wrote into the folder.
     fn command(&self, command: &str, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
@@ -194,9 +194,10 @@ pub enum Merged {
     Missing(State, Box<Problem>),
 }
 
-/// Makes complete results from the shards in the folder at `path`. The results equal the results of a run on one
-/// machine, except the manifest's timing: the engine time is the sum over shards, the wall time is the wall time of the
-/// longest shard. If the folder is complete already, only removes the folders that complete results do not need.
+/// Makes complete results from the shards (parts of a run) in the folder at `path`. The results equal the results of a
+/// run on one machine, except the manifest's timing: the engine time is the sum over shards, the wall time is the wall
+/// time of the longest shard. If the folder is complete already, only removes the folders that complete results do not
+/// need.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a
@@ -235,8 +236,8 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
     Ok(Merged::Complete(Box::new(Complete { folder, made, page })))
 }
 
-/// The timing of a run in shards: the engine time is the sum over shards, and the wall time is the longest wall time of
-/// a shard.
+/// The timing of a run that was split into shards (parts for several machines): the engine time is the sum over shards,
+/// and the wall time is the longest wall time of a shard.
 ///
 /// # Errors
 /// A progress file cannot be read.

@@ -63,13 +63,14 @@ pub struct Variant {
     /// The keys that a profile filled in, and facts about the profile: what it measured, which draft lengths it can
     /// predict, warnings.
     pub filled: Filled,
-    /// For each kind of replica with an engine or hardware of its own: a variant that has this engine and hardware. The
-    /// key is the kind's index in the experiment's `fleet.replicas`.
+    /// For each kind of replica with an engine or hardware of its own: the experiment with this engine and hardware.
+    /// The key is the kind's index in the experiment's `fleet.replicas`.
     pub kinds: BTreeMap<usize, Variant>,
 }
 
 impl Variant {
-    /// The experiment's TOML with this variant's values in place of sweeps. Each call builds a new document.
+    /// The experiment's TOML with the values of this variant (combination of swept values) in place of sweeps. Each
+    /// call builds a new document.
     pub fn document(&self) -> Document {
         self.picked.document()
     }
@@ -197,8 +198,8 @@ impl Plan {
     /// this policy. The server runs the one policy of the experiment.
     ///
     /// # Errors
-    /// There are several policies, the policy is an oracle, or a bound is scaled from an autoregressive run, which the
-    /// server does not make.
+    /// There are several policies, the policy is an oracle (which needs the hidden truth), or a bound is scaled from an
+    /// autoregressive run, which the server does not make.
     pub fn observed(&mut self) -> Result<()> {
         let wrong = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
         if self.policies.iter().filter(|p| !p.implied).count() != 1 {
@@ -225,9 +226,10 @@ impl Plan {
         Ok(())
     }
 
-    /// Reduces the plan to whole parts of its first `cells` runs. The plan keeps all variants (combinations of swept
-    /// values) that are whole. If no variant is whole, it keeps the first variant with all seeds that are whole. If no
-    /// seed is whole, it keeps the first `cells` policies of the first seed. Returns false if `cells` is 0.
+    /// Reduces the plan to complete groups of its first `cells` runs. Keeps the variants (combinations of swept values)
+    /// whose runs are all among these runs. If there is no such variant, keeps the first variant, with the seeds whose
+    /// runs are all among these runs. If there is no such seed, keeps the first `cells` policies with the first seed.
+    /// Returns false if `cells` is 0.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -311,14 +313,15 @@ pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     up.chain(file.components().skip(shared)).collect::<PathBuf>().display().to_string()
 }
 
-/// The indices of the variants (combinations of swept values) that a claim's `at` picks: each swept setting in `at` has
-/// the given value in them.
+/// The indices of the variants (combinations of swept values) that a claim picks with `at`: each swept setting in `at`
+/// has the given value in them. A claim is a statement that the experiment checks.
 pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> + use<'p> {
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
 
 /// Does the swept setting `path` have the value `value` in variant number `variant`? If `value` is a list, one of its
-/// values suffices. If the swept values are texts, a number is taken as an index.
+/// values suffices. If the swept values are texts and `value` is a number, this number is the index of a swept value,
+/// from 0.
 pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
     if let toml::Value::Array(values) = value {
         return values.iter().any(|value| picks(plan, variant, path, value));
@@ -348,7 +351,8 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches('"')
 }
 
-/// The value that the swept setting `path` has in a variant; `None` if the setting is not swept.
+/// The value that the swept setting `path` has in a variant (combination of swept values); `None` if the setting is not
+/// swept.
 pub fn choice<'v>(variant: &'v Variant, path: &str) -> Option<&'v Choice> {
     variant.choices.iter().find(|c| c.path == path)
 }

@@ -1,4 +1,4 @@
-//! Makes figures that show how well a profile's fits match the measured pass times.
+//! Makes figures that show how well the fits of a profile (a file of pass times) match the measured pass times.
 
 use foretoken_profiler::{Measurement, Profile, Region, Role, Truth};
 use foretoken_report::{Figure, Profiled, ProfiledFit, ProfiledPass, profile_figures};

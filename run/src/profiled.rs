@@ -14,7 +14,7 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The keys of an experiment that a profile filled in, and facts about the profile.
+/// The keys of an experiment that a profile (file of pass costs) filled in, and facts about the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
     /// Paths of the experiment's keys that the profile filled in.
@@ -33,7 +33,7 @@ pub struct Filled {
 
 const PROFILE: &str = "hardware.profile";
 
-/// The path of the profile as the experiment gives it; `None` without a profile.
+/// The path of the profile (file of pass costs) as the experiment gives it; `None` without a profile.
 pub fn named(document: &Document) -> Option<String> {
     document.text_at(&Path::of(PROFILE))
 }
@@ -101,7 +101,8 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
             return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
         }
     }
-    // A calibrated profile has the host's time between steps. A value that the experiment gives takes precedence.
+    // A calibrated profile (costs fitted to an observed server) has the host's time between steps. A value that the
+    // experiment gives takes precedence.
     let overhead = Path::of("engine.step_overhead_s");
     if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
         put(document, overhead, &toml::Value::Float(seconds))?;
@@ -149,7 +150,8 @@ impl Filled {
     /// Checks that the profile can predict every draft length, for commands that compare lengths.
     ///
     /// # Errors
-    /// The profile is calibrated to runs of one draft length.
+    /// The profile is calibrated to runs that do not show the costs of draft and target passes apart, such as runs of
+    /// one draft length.
     pub fn check_all_lengths(&self) -> Result<()> {
         match &self.only {
             None => Ok(()),

@@ -19,8 +19,8 @@ struct Need {
     bytes: u64,
 }
 
-/// Checks that runs of `requests` requests, with outputs of up to `output` tokens, fit into memory with this engine, on
-/// all threads at the same time.
+/// Checks that simulated runs fit into memory, if each thread has one run in progress. A run has `requests` requests
+/// with outputs of up to `output` tokens, and an engine with the settings `config`.
 ///
 /// # Errors
 /// The runs need more memory than the program's limit allows or the system grants. The error points at the setting with

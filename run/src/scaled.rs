@@ -26,8 +26,9 @@ pub struct ScaledResult {
     pub slo_misses: Option<Interval>,
 }
 
-/// The costs of fleets whose number of replicas a scaling rule changes, for each variant (combination of swept values)
-/// of the plan and then each policy. `cells` (finished runs) and `scaled` are in the order of the plan.
+/// The costs of fleets whose number of replicas a scaling rule changes: one entry for each variant (combination of
+/// swept values) and each policy, in the order of the plan. `cells` (finished runs) and `scaled` are in the order of
+/// the plan too.
 pub(crate) fn costs(plan: &Plan, cells: &[Cell], scaled: &[Option<Scaled>]) -> Vec<Option<ScaledResult>> {
     let n = plan.policies.len();
     let size = plan.seeds.len() * n;

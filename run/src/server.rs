@@ -52,8 +52,8 @@ struct OwnTruths {
 }
 
 impl OwnTruths {
-    /// Computes the true values for the requests of a workload, and for up to `longest` draft tokens of a request in a
-    /// step.
+    /// Computes the true costs of passes, and the true acceptance rate of each request of a workload for up to
+    /// `longest` draft tokens in a step.
     fn new(
         variant: &Variant,
         seed: u64,
@@ -243,7 +243,7 @@ impl Server {
 
 impl Variant {
     /// The engine's settings. If the file does not give them, the number of KV blocks and the draft model's part of a
-    /// block are derived from the hardware. If `drafting` is true, the drafter's weights leave less memory for KV
+    /// KV block are derived from the hardware. If `drafting` is true, the drafter's weights leave less memory for KV
     /// blocks, unless the drafter has a device of its own. With `[live]`, the phases of a step have the order of a live
     /// run.
     ///

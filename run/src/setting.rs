@@ -47,7 +47,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Builds the setting (workload, server and bounds) of a variant with a seed.
+    /// Builds the setting (workload, server and bounds) of a variant (combination of swept values) with a seed.
     ///
     /// # Errors
     /// The workload cannot be built or needs too much memory, a recording is missing, a value in `[acceptance]` is
@@ -80,8 +80,8 @@ impl Setting {
         let mut notes = built.notes;
         notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
-        // An experiment with a calibrated profile sets the engine as on the observed server. Then the note names only
-        // settings that the user replaced with `--set`.
+        // An experiment with a calibrated profile (costs fitted to an observed server) sets the engine as on the
+        // observed server. Then the note names only settings that the user replaced with `--set`.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)
@@ -184,8 +184,9 @@ impl Setting {
         }
     }
 
-    /// The cost by which a clairvoyant policy chooses among fixed lengths: mean E2E in an open loop or in sessions,
-    /// time per output token in a closed loop (docs/model.md 14).
+    /// The cost by which a clairvoyant policy, which takes the best in hindsight, chooses among fixed lengths
+    /// (docs/model.md 14). In an open loop or in sessions (conversations): mean E2E. In a closed loop: seconds per
+    /// output token, which is 1 / (output tokens of finished requests per second).
     fn cost(&self, run: &Run) -> f64 {
         let summary = self.summary(run, Slo::default());
         match self.arrivals {
@@ -270,12 +271,13 @@ impl Setting {
         serve(&mut *engine)
     }
 
-    /// How requests arrive: at the workload's times (open loop), by clients in a closed loop, or by users in sessions.
+    /// How requests arrive: at the workload's times (open loop), by clients in a closed loop, or by users in sessions
+    /// (conversations).
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
 
-    /// Sets how requests arrive (open loop, closed loop or sessions). Nothing else changes.
+    /// Sets how requests arrive (open loop, closed loop or sessions, which are conversations). Nothing else changes.
     pub fn set_arrivals(&mut self, arrivals: Arrivals) {
         self.arrivals = arrivals;
     }
@@ -305,7 +307,7 @@ impl Setting {
     }
 
     /// (Does the true verify pass read context once per request or per verified position; do draft tokens need one
-    /// draft pass each or one for all; coefficient of variation of pass times).
+    /// draft pass each or one for all; coefficient of variation of the random noise in pass times).
     pub fn reads(&self) -> (ContextReads, Drafting, f64) {
         (self.server.context_reads, self.server.drafting, self.server.noise_cv)
     }

@@ -64,8 +64,8 @@ impl Common {
     }
 }
 
-/// The first role (target, then draft) for which two experiments have different models or KV precisions, and the two
-/// names. `None` if there is no such role, or if the costs name no models.
+/// The first role (target, then draft) for which two experiments have different models or KV precisions, and the names
+/// of the two models. `None` if there is no such role, or if the costs name no models.
 fn unlike_models(a: &Experiment, b: &Experiment) -> Option<(&'static str, String, String)> {
     let pairs = [("target", &a.hardware.target, &b.hardware.target), ("draft", &a.hardware.draft, &b.hardware.draft)];
     pairs.into_iter().find_map(|(role, a, b)| {

@@ -1,5 +1,5 @@
-//! Random experiments, each run in two ways that must give the same results: step by step and with steps skipped; in
-//! one thread and in three; whole and in shards that are merged.
+//! Random experiments, each run in two ways that must give the same results: step by step, and with equal steps skipped
+//! in one go; in one thread and in three; whole and in shards that are merged.
 //!
 //! By default the test tries a few experiments. `FORETOKEN_EXPERIMENTS=100000 FORETOKEN_SECONDS=900 cargo test
 //! --release -p foretoken-run --test differential -- --nocapture` tries as many as the time allows. `FORETOKEN_SEED`

@@ -28,8 +28,9 @@ struct Decoding {
     truth: TruthRow,
 }
 
-/// Serves the benchmark's workload in the bare loop and returns the end of the last request. `k` is the draft length.
-/// With `skip` and without draft tokens, the steps between two arrivals or completions run in a short inner loop.
+/// Serves the benchmark's workload in a minimal simulation loop. Returns the time at which the last request ends. `k`
+/// is the draft length. With `skip` and without draft tokens, the steps between two arrivals or completions run in a
+/// short inner loop.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
     let (w, target, coin) = (y.workload(), target(), y.coin());
     let (mut now, mut next, mut context) = (Time::ZERO, 0, 0u64);

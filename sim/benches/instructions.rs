@@ -1,5 +1,6 @@
-//! Instruction counts of the engine core with limits: `cargo bench -p foretoken-sim --bench instructions` (needs
-//! valgrind and `cargo install gungraun-runner`; x86-64 only).
+//! Counts the instructions of the engine core and compares the counts with committed limits:
+//! `cargo bench -p foretoken-sim --bench instructions` (needs valgrind and `cargo install gungraun-runner`; x86-64
+//! only).
 //!
 //! Times on shared machines vary by 40 %; instruction counts do not vary. A benchmark fails if it takes over 5 % more
 //! instructions than the count that is committed here. When a change makes the engine cheaper, lower the count.

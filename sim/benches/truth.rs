@@ -1,7 +1,8 @@
-//! Measures how long it takes to draw which draft tokens of a request are right (the request's truth), and to draw a
+//! Measures two times: to draw which draft tokens of a request are right (the request's truth), and to draw a
 //! confidence.
 //!
-//! `fill` reports the time for 4,096 positions; `confidence` reports the time for one draw.
+//! `fill` reports the time to draw the truth of one request with 4,096 output positions. `confidence` reports the time
+//! to draw one confidence.
 
 #![allow(missing_docs)]
 

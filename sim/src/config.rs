@@ -189,8 +189,8 @@ impl EngineConfig {
         let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
         let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
         let keys = [
-            // Each row has a setting and whether it overrides the vLLM release. The defaults of the rows from here on
-            // follow from the release, or from release and drafter.
+            // Each entry has the name of a setting and whether it overrides the vLLM release. The defaults of the first
+            // eight settings follow from the release, or from release and drafter.
             ("draft_at", step_start),
             ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
             ("deliver_at", self.deliver_at.is_some()),
@@ -199,16 +199,16 @@ impl EngineConfig {
             ("scheduler_reserve_full_isl", reserve),
             ("watermark", watermark),
             ("pad_admissions", pads),
-            // The defaults of the last two rows follow from the drafter, so these rows are listed whenever they are
-            // set.
+            // The defaults of this setting and of the next one follow from the drafter, so both are listed whenever
+            // they are set.
             ("num_lookahead_tokens", self.num_lookahead_tokens.is_some()),
             ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.is_some()),
         ];
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
     }
 
-    /// Number of KV blocks in the target's pool. `drafting` says whether there is a draft model. With `draft_kv =
-    /// "equal-split"` a draft model takes its share of the blocks (invariant 7).
+    /// Number of KV blocks in the target's pool. `drafting` says whether there is a draft model. With
+    /// `draft_kv = "equal-split"` a draft model takes its share of the blocks (invariant 7 of INVARIANTS.md).
     pub fn target_blocks(&self, drafting: bool) -> u32 {
         match self.draft_kv {
             DraftKv::EqualSplit { ratio } if drafting => (f64::from(self.num_gpu_blocks) / (1.0 + ratio)) as u32,

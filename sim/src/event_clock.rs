@@ -56,9 +56,9 @@ pub struct EventClock<'a> {
     now: Time,
     /// When the device will have run all queued passes. If this time is before `now`, the device is idle.
     device: Time,
-    /// Whether every pass goes through the slow path [`note`](EventClock::note). It does if there is noise, a ledger
-    /// (of how the device spends its time), a law of host time, a draft model on its own device, or piecewise CUDA
-    /// graphs that lengthen passes.
+    /// Whether every pass goes through the slow path [`note`](EventClock::note). It does in five cases: noise on the
+    /// pass times, a ledger (a record of how the device spends its time), host times from `engine.host`, a draft model
+    /// on its own device, or piecewise CUDA graphs that lengthen passes.
     noted: bool,
     /// For each queued step: how long the host will work on the step's output, by the setting `engine.host`; `None` if
     /// this setting is not used.
@@ -70,8 +70,8 @@ pub struct EventClock<'a> {
     /// Time that every target pass takes longer because it runs in piecewise CUDA graphs; 0 if it runs in full CUDA
     /// graphs.
     piecewise: Time,
-    /// Number of target passes so far. Counted only if passes take the slow path (with noise, a ledger or a law of host
-    /// time).
+    /// Number of target passes so far. Counted only if passes take the slow path ([`note`](EventClock::note)), for
+    /// example because of noise.
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
@@ -169,10 +169,10 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The slow path of a pass: returns its changed time and adds the pass to the ledger. Noise multiplies the time
-    /// `pass`. A target pass also takes the time that piecewise CUDA graphs add. A draft pass on its own device takes
-    /// only the part that does not overlap with the target pass. `which` is 0 for a target pass, and the number of the
-    /// draft pass plus 1 otherwise.
+    /// The slow path of a pass: returns its changed time, and adds the pass to the ledger (the record of how the device
+    /// spends its time). Noise multiplies the time `pass`. A target pass also takes the time that piecewise CUDA graphs
+    /// add. A draft pass on its own device takes only the part that does not overlap with the target pass. `which` is 0
+    /// for a target pass, and the number of the draft pass plus 1 otherwise.
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {
@@ -203,9 +203,9 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The slow path of [`run`](EventClock::run): also charges the law of host time, rejects the draft tokens that
-    /// follow a wrong guess, and splits the pass in the ledger. It is a function of its own, so that runs without these
-    /// features pay only for one branch.
+    /// The slow path of [`run`](EventClock::run). It also charges the host times of the setting `engine.host`, rejects
+    /// the draft tokens that follow a wrong guess, and divides the pass time into its parts (decodes, prompts, …) for
+    /// the ledger. It is a function of its own, so that runs without these features pay only for one branch.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -265,7 +265,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Advances the clock (or the device's queue) by the time of a target pass of this shape.
+    /// Advances the clock (or the device's queue) by the time of a target pass that processes and reads the numbers of
+    /// tokens in `shape`.
     fn target_pass(&mut self, shape: PassShape) {
         let time = self.world.target.pass(shape);
         self.advance(time, 0);
@@ -375,8 +376,8 @@ impl Executor for EventClock<'_> {
             return self.plain_step_and_note(shape);
         }
         let pass = self.world.target.pass(shape);
-        // A step that is only this pass has no other work in flight: the host goes on only after the pass has ended,
-        // even if the device has a queue.
+        // The step has only a target pass, and no other step is in flight. So the host goes on only after the pass has
+        // ended, even if the device has a queue.
         let begun = if self.world.queues { self.queued_until() } else { self.now };
         self.now = begun + pass + self.world.overhead;
     }

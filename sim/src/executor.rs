@@ -251,6 +251,7 @@ pub trait Executor {
     /// earlier, and never before the `at` of an earlier call.
     fn spent(&mut self, at: Time) -> Option<Spent>;
 
-    /// Runs one step that has only a target pass of `shape`. The engine calls this only if `SKIPS` is true.
+    /// Runs one step that has only a target pass; `shape` has the numbers of tokens that the pass processes and reads.
+    /// The engine calls this only if `SKIPS` is true.
     fn plain_step(&mut self, shape: PassShape);
 }

@@ -1,10 +1,10 @@
 //! The law of host time (`[engine.host]`): how long the host works for a step. The time depends on the step's requests
-//! and tokens. It is longer if the step verifies draft tokens, and if no captured graph is large enough for the step.
-//! The constant `engine.step_overhead_s` is added to it.
+//! and tokens. It is longer if the step verifies draft tokens, and if no captured CUDA graph is large enough for the
+//! step. The constant `engine.step_overhead_s` is added to it.
 //!
 //! The law has two parts, which overlap with the device in different ways when steps are asynchronous. The host's own
 //! work (requests, tokens, speculation) follows the output of a step, and the device runs the next step meanwhile.
-//! Launches without a captured graph delay the device, because the device waits for each of these launches.
+//! Kernel launches without a captured CUDA graph delay the device, because the device waits for each of these launches.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
@@ -28,9 +28,9 @@ pub struct HostLaw {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculatingSeconds {
-    /// Host time that each such step takes once, seconds.
+    /// Host time that is added once to a step that verifies draft tokens, or padding in their place, seconds.
     pub step_s: f64,
-    /// Host time for each request that decodes, seconds.
+    /// Host time that is added for each decode request of a step that verifies draft tokens, seconds.
     pub request_s: f64,
     /// Host time for each draft token that is verified, padding included, seconds.
     pub token_s: f64,
@@ -115,7 +115,7 @@ pub struct HostTime {
 }
 
 impl HostTime {
-    /// Launch time plus work time: the host time of a step that overlaps with no other step.
+    /// Launch time plus work time: the host time of a step, if no part of this time overlaps with another step.
     pub fn whole(self) -> Time {
         self.launch + self.work
     }
@@ -131,8 +131,8 @@ pub struct Host {
     /// token.
     speculating: [Time; 3],
     above: u64,
-    /// Launch time of a step for which no captured graph is large enough: (without draft tokens, with draft tokens to
-    /// verify).
+    /// Time of kernel launches in a step for which no captured CUDA graph is large enough: (without draft tokens, with
+    /// draft tokens to verify).
     launch: [Time; 2],
 }
 
@@ -163,7 +163,7 @@ impl Host {
         Host { above: 0, ..*self } == Host::NONE
     }
 
-    /// The host time of a step with these counts of requests and tokens.
+    /// The host time of a step with the numbers of requests and tokens in `step`.
     pub fn time(&self, step: HostStep) -> HostTime {
         let mut work = self.request * step.requests + self.token * step.tokens;
         if step.drafts > 0 {

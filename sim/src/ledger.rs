@@ -34,7 +34,7 @@ struct Prompt {
     lost: u32,
 }
 
-/// A pass on the engine's clock: when it starts and ends, and into which parts its time is split.
+/// A pass on the engine's clock: when it starts and ends, and how its time divides into parts (decodes, prompts, …).
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     start: Time,
@@ -69,9 +69,9 @@ impl Ledger {
         self.ahead.push_back(Pass { start, end, spent });
     }
 
-    /// Splits the time of the last pass, a target pass of `shape`, into its parts (decodes, prompts, accepted and
-    /// rejected draft tokens). `model` gives the pass times without noise. `accepted` is the number of the pass's draft
-    /// tokens that were right.
+    /// Splits the time of the last pass, a target pass, into its parts (decodes, prompts, accepted and rejected draft
+    /// tokens). `shape` has the numbers of tokens that the pass processed and read. `model` gives the pass times
+    /// without noise. `accepted` is the number of the pass's draft tokens that were right.
     pub fn split(&mut self, model: &dyn LatencyModel, shape: PassShape, step: &StepPlan, accepted: u64) {
         if shape.batched == step.batch.len() as u64 && step.chunks.is_empty() {
             return;
@@ -128,8 +128,8 @@ impl Ledger {
         }
     }
 
-    /// How the device has spent its time until `at`, by part. Each call must have the same `at` as the call before, or
-    /// a later one.
+    /// How the device has spent its time until `at`, by part (decodes, prompts, draft passes, …). Each call must have
+    /// the same `at` as the call before, or a later one.
     pub fn until(&mut self, at: Time) -> Spent {
         self.close(at);
         match self.ahead.front() {
@@ -163,7 +163,8 @@ fn fitted(parts: Spent, time: u64) -> Spent {
     parts
 }
 
-/// The shape of the target pass without its prompts: one token for each decode request.
+/// The numbers of tokens that the target pass would process and read without prompts, with one token for each decode
+/// request.
 fn decodes_only(batch: &BatchView) -> PassShape {
     shape::plain_pass(&BatchView { prefill: ChunkTotals::default(), ..*batch })
 }

@@ -152,8 +152,8 @@ mod tests {
         let luck = Luck::new(42, Stream::Right, 0);
         let mean: f64 = (0..n).map(|i| luck.unit(i)).sum::<f64>() / n as f64;
         let below = (0..n).filter(|&i| u64::from(luck.half(i)) < threshold(0.3)).count() as f64 / n as f64;
-        // Both the mean of the uniform numbers and a share of them may be off by four standard errors (0.289/sqrt n for
-        // the mean).
+        // The tolerance is four standard errors: 0.289/sqrt n for the mean of the uniform numbers, sqrt(0.21/n) for the
+        // share of them that is below 0.3.
         assert!((mean - 0.5).abs() < 4.0 * 0.289 / (n as f64).sqrt(), "{mean}");
         assert!((below - 0.3).abs() < 4.0 * (0.21 / n as f64).sqrt(), "{below}");
         assert_eq!(threshold(1.0), 1 << 32);

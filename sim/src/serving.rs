@@ -64,9 +64,9 @@ pub struct Served<E: Executor> {
 }
 
 impl Serving<'_> {
-    /// Serves the whole workload. Without a policy there is no drafter (invariant 7). Oracles cannot run here, because
-    /// only the event clock knows which draft tokens are right and the true pass times. Panics on a configuration that
-    /// [`Speculation::check`](crate::Speculation::check) refuses.
+    /// Serves the whole workload. Without a policy there is no drafter (invariant 7 of INVARIANTS.md). Oracles cannot
+    /// run here, because only the event clock (simulated time) knows which draft tokens are right and the true pass
+    /// times. Panics on a configuration that [`Speculation::check`](crate::Speculation::check) refuses.
     pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
         match policy {
             None => self.derive(executor, NoDraft),

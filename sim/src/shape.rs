@@ -54,10 +54,10 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     shape
 }
 
-/// The shape of draft pass number `pass` (from 1) over trees. For each request i with `draft_len[i] ≥ pass` the pass
-/// has the root or the frontier of `trees[i]`. It reads once the KV of the request and of the tree tokens that earlier
-/// passes have processed. Pass 1 also has prefill chunks, and context tokens that the draft model has skipped, as in
-/// [`draft_pass`].
+/// The shape (tokens processed and read) of draft pass number `pass` (from 1) over trees. For each request i with
+/// `draft_len[i] ≥ pass` the pass has the root or the frontier (the nodes that the pass expands) of `trees[i]`. It
+/// reads once the KV of the request and of the tree tokens that earlier passes have processed. Pass 1 also has prefill
+/// chunks, and context tokens that the draft model has skipped, as in [`draft_pass`].
 pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
     let mut shape = PassShape::default();
     for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {
@@ -76,8 +76,8 @@ pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &
     shape
 }
 
-/// The shape of the target pass over trees: the root and the kept nodes of each request, and the prefill chunks. With
-/// `per-position`, every node reads the context and the path from the root to the node.
+/// The shape (tokens processed and read) of the target pass over trees: the root and the kept nodes of each request,
+/// and the prefill chunks. With `per-position`, every node reads the context and the path from the root to the node.
 pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextReads) -> PassShape {
     let (mut nodes, mut positions) = (0u64, 0u64);
     for (tree, &c) in trees.iter().zip(batch.context) {
@@ -90,9 +90,10 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
     target_pass(batch, nodes, positions, reads)
 }
 
-/// The shape of draft pass `pass`, in which `n` requests draft one token each. These requests together have `context`
-/// tokens in KV. `drafts(i)` says whether request i is one of them. Pass 1 also has prefill chunks. It also has the
-/// context tokens that the draft model has skipped, for each request i for which `catches_up(i)` is true.
+/// The shape (tokens processed and read) of draft pass `pass`, in which `n` requests draft one token each. These
+/// requests together have `context` tokens in KV. `drafts(i)` says whether request i is one of them. Pass 1 also has
+/// prefill chunks. It also has the context tokens that the draft model has skipped, for each request i for which
+/// `catches_up(i)` is true.
 #[inline]
 fn with_prefill_and_catch_up(
     batch: &BatchView,
@@ -140,8 +141,8 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
         return verify_pass_all(batch, v, reads);
     }
     let mut drafts = 0u64;
-    // Sum over the requests, with c tokens of context and v verified tokens each: Σ_{j=0..v} (c + j) = (v+1)·c +
-    // v(v+1)/2.
+    // Sum over the requests of the KV tokens before each verified position. A request with c tokens of context and v
+    // verified draft tokens adds Σ_{j=0..v} (c + j) = (v+1)·c + v(v+1)/2.
     let mut positions = 0u64;
     for (&v, &c) in verify_len.iter().zip(batch.context) {
         let (v, c) = (u64::from(v), u64::from(c));
@@ -158,9 +159,10 @@ pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) 
     target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads)
 }
 
-/// The shape of the target pass over the step's prefill chunks, the newest token of each decode request, and `drafts`
-/// draft tokens in total. `positions` is a sum over these newest tokens and draft tokens: the number of KV tokens
-/// before each of them. `reads` says whether a request's context is read once, or once for each of its tokens.
+/// The shape (tokens processed and read) of the target pass over the step's prefill chunks, the newest token of each
+/// decode request, and `drafts` draft tokens in total. `positions` is a sum over these newest tokens and draft tokens:
+/// the number of KV tokens before each of them. `reads` says whether a request's context is read once, or once for each
+/// of its tokens.
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {

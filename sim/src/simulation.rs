@@ -89,8 +89,8 @@ pub struct Simulation<'a> {
     pub slo_tpot_s: f64,
     /// Whether to keep a record of every step.
     pub keep_steps: bool,
-    /// Whether to record the parts of the requests' latency ([`Totals::lives`](crate::Totals::lives)). This changes no
-    /// other result.
+    /// Whether to record the parts of the requests' latency (waiting, prompts, draft passes, …; see
+    /// [`Totals::lives`](crate::Totals::lives)). This changes no other result.
     pub keep_lives: bool,
     /// Set this flag to end the run early.
     pub interrupt: &'a AtomicBool,
@@ -199,7 +199,8 @@ impl<'a> Simulation<'a> {
     }
 
     fn serves<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Online + 'a> {
-        // A server does not report the parts of latencies, so they are not recorded.
+        // A server does not report the parts of latencies (waiting, prompts, draft passes, …), so they are not
+        // recorded.
         let (rules, clock) = Simulation { keep_lives: false, ..*self }.rules_and_clock(&drafter, max_draft_len, 0);
         let (workload, watch) = (Cow::Owned(self.without_requests()), OutputLog::default());
         // A server reports every step. With records of steps, the engine computes no steps in one go.

@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(Time::from_s(0.6e-12), Time(1));
         assert_eq!(Time::from_s(-1.0), Time::ZERO);
         for bits in (0..10_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
-            // `from_bits` gives numbers of all signs and magnitudes, infinities and NaN. The second number is a
-            // multiple of half a picosecond.
+            // Two numbers for each `bits`. `from_bits` gives numbers of all signs and magnitudes, infinities and NaN.
+            // The second number is a multiple of half a picosecond.
             for seconds in [f64::from_bits(bits), (bits >> 40) as f64 * 0.5e-12] {
                 assert_eq!(Time::from_s(seconds), Time((seconds * PS_PER_S).round() as u64), "{seconds:?}");
             }

@@ -234,7 +234,7 @@ fn set<T: Clone>(column: &mut Vec<T>, i: usize, value: T, fill: T) {
     column[i] = value;
 }
 
-/// Like [`set`], which sets an entry of a column. But if the value is `fill` and lies behind the column's end, the
+/// Like [`set`], which sets an entry of a column. But if the value is `fill` and `i` is beyond the column's end, the
 /// column stays as it is.
 fn set_unless<T: Clone + PartialEq>(column: &mut Vec<T>, i: usize, value: T, fill: T) {
     if i < column.len() || value != fill {
@@ -261,8 +261,8 @@ pub enum Arrivals {
         /// Number of clients, which is also the most requests that are in the system at any time.
         clients: u32,
     },
-    /// Sessions: the first turn of each session arrives at its time in the workload. Each further turn is sent a gap
-    /// after the end of the turn before it ([`Workload::following`]).
+    /// Sessions: the first turn of each session arrives at its time in the workload. Each further turn is sent when the
+    /// turn before it has ended and the client has waited for a time, the gap ([`Workload::following`]).
     Sessions,
 }
 

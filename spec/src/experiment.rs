@@ -205,7 +205,7 @@ impl Default for Scale {
     }
 }
 
-/// Where policies with a cost table get its entries, once, before serving starts.
+/// Where policies with a cost table (pass times by number of tokens) get its entries, once, before serving starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tables {
@@ -238,8 +238,8 @@ pub struct SloSpec {
 }
 
 /// The autoregressive run from which the TPOT bound of `adaspec-scale` is scaled. A load is a swept number below
-/// `workload.arrivals`, or of a `rate-scale` or `thin`. For other swept settings, each value has its own bound, unless
-/// `at` names one value.
+/// `workload.arrivals`, or of the transforms `rate-scale` and `thin`. For other swept settings, each value has its own
+/// bound, unless `at` names one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reference {

@@ -19,7 +19,8 @@ pub enum Exit {
     Failed = 1,
     /// The command line, the experiment or a trace is wrong.
     BadInput = 2,
-    /// The work finished, and the command's own verdict is negative, such as a broken bound on an error.
+    /// The work finished, and the command's own verdict is negative: for example, a prediction's error is above its
+    /// bound.
     Negative = 3,
     /// The hardware (GPU) that the user asked for is missing.
     NoHardware = 4,

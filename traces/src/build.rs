@@ -1,5 +1,5 @@
-//! Builds a workload from a description and a seed: first the arrivals, then the transformations in their order, then
-//! the lengths.
+//! Builds a workload from a description and a seed: first the arrivals, then the transformations of the arrivals in the
+//! order of the description, then the lengths.
 
 use crate::error::TraceError;
 use crate::generate::{
@@ -316,7 +316,8 @@ fn sample_order(rows: usize, requests: usize, sample: Sample, seed: u64) -> Vec<
     order
 }
 
-/// A random permutation of 0 to `n` − 1: Fisher–Yates with keyed draws (a 64-bit remainder is biased by below 2^-40).
+/// A random permutation of 0 to `n` − 1 (Fisher–Yates). Each index is the remainder of a 64-bit draw of `luck`; the
+/// bias of the remainder is below 2^-40.
 fn shuffled(n: usize, luck: Luck) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
     for i in (1..n).rev() {

@@ -107,8 +107,8 @@ const LONGEST_NAME: usize = 200;
 /// Up to three names of `known` that are most similar to `name`, the most similar first, for "did you mean". Empty if
 /// none is similar enough, or if `name` is longer than [`LONGEST_NAME`].
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    // Longer texts are not compared: no column has such a long name, and a comparison takes time that grows with the
-    // length.
+    // A name longer than [`LONGEST_NAME`] is not compared: no column has such a long name, and the time of a comparison
+    // grows with the length.
     let short = |name: &&str| name.len() <= LONGEST_NAME;
     if !short(&name) {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Detects the public format of a file by its CSV header, by its first JSON line or, for truth tables, by its first
-//! bytes.
+//! Detects the public format of a file by its CSV header, by its first JSON line or by its first bytes. Only truth
+//! tables (which draft tokens were right on recorded outputs) have such first bytes.
 
 use crate::error::TraceError;
 use crate::open::Lines;
@@ -61,8 +61,8 @@ macro_rules! types {
 formats!(types);
 pub(crate) use formats;
 
-/// Columns that show that a file is a table of results or rates and not a trace of requests. Each column comes with a
-/// name for the contents of such a table.
+/// Columns that show that a file is a table of results or rates and not a trace of requests. Each entry is (column,
+/// what such a table contains).
 const NOT_TRACES: &[(&str, &str)] = &[
     ("tokens_per_step", "tokens per verification step (tree drafting)"),
     ("accept_length", "published acceptance lengths"),
@@ -85,8 +85,8 @@ impl TraceFormat {
         FORMATS.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
-    /// Detects the format of a file by its first bytes (truth tables), its CSV header or its first JSON object. If no
-    /// format fits, the error lists the columns of the first line.
+    /// Detects the format of a file by its first bytes (truth tables, which say which draft tokens were right), its CSV
+    /// header or its first JSON object. If no format fits, the error lists the columns of the first line.
     ///
     /// # Errors
     /// The file cannot be read. Or its first line begins a JSON object and is not valid JSON. Or its columns belong to

@@ -94,7 +94,7 @@ impl Read for Bounded {
     }
 }
 
-/// The error about line `line` of a file, made from the error that its stream gave.
+/// The error about line `line` of the file `path`. `error` is what reading the file's stream returned.
 pub(crate) fn broken(path: &Path, line: u64, error: &Error) -> TraceError {
     match error.kind() {
         ErrorKind::FileTooLarge => TraceError::row(path, line, None, error.to_string(), limits::raise()),

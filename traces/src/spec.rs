@@ -58,8 +58,8 @@ pub enum ArrivalSpec {
     Trace(Box<TraceSpec>),
     /// A closed loop: this number of clients, each of which sends its next request when its last one ends.
     ClosedLoop(u32),
-    /// An offline batch: all requests arrive at time 0. The setting `requests` says how many. The total time of the run
-    /// is `duration_s` of the summary.
+    /// An offline batch: all requests arrive at time 0. The setting `requests` says how many. The summary of the
+    /// results gives the total time of the run as `duration_s`.
     Batch(Batch),
     /// A Poisson process: the gaps between arrivals are independent and exponential.
     Poisson(Poisson),

@@ -46,8 +46,8 @@ pub struct TraceStats {
     pub prefix_shared: Option<f64>,
     /// Number of requests in each category, in the order of the workload's list of categories.
     pub categories: Vec<(String, usize)>,
-    /// At which share of output positions the trace's recordings have a draft token, and how often it was right; `None`
-    /// if the trace has no recordings.
+    /// Statistics of the trace's recordings: at which share of output positions a token was drafted, and how often it
+    /// was right. `None` if the trace has no recordings.
     pub recorded: Option<RecordedStats>,
     /// Number of requests with their own limit on time per output token.
     pub with_slo: usize,
@@ -117,8 +117,8 @@ pub struct RecordedStats {
 /// # Errors
 /// The errors of [`read`].
 pub fn inspect(path: &Path, format: Option<TraceFormat>) -> Result<TraceStats, TraceError> {
-    // AdaServe's limits need the time per token of an unloaded server. No statistic depends on this time, so it is set
-    // to 1 s.
+    // AdaServe's latency limits are multiples of the time per token of an unloaded server. No statistic depends on this
+    // time, so it is set to 1 s.
     let trace = read(&TraceSpec { format, ..TraceSpec::new(path) }, Some(1.0))?;
     Ok(TraceStats::of_trace(&trace))
 }
@@ -229,7 +229,8 @@ fn quantile(sorted: &[u32], q: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// Mean of `values` and their variance, divided by their number; both are 0 without values.
+/// The mean and the variance of `values`. The variance is the sum of squared deviations divided by the number of
+/// values. Both are 0 without values.
 fn mean_variance(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -300,7 +301,7 @@ mod tests {
         let mut w: Workload = [request(&[1, 2]), request(&[1, 3]), request(&[9, 2])].into_iter().collect();
         w.prefix_block = 512;
         // The requests have the prefix blocks 1 2, 1 3 and 9 2. Only block 1 of the second request counts as shared.
-        // Block 2 of the third request does not count, because it comes behind block 9, which is new.
+        // Block 2 of the third request does not count, because block 9, which is before it in the prompt, is new.
         assert_eq!(prefix_shared(&w), Some(512.0 / 3072.0));
     }
 }

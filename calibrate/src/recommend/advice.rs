@@ -21,7 +21,7 @@ pub struct Advice {
     pub subject: Subject,
     /// The serving engine for which settings are recommended.
     pub engine: Engine,
-    /// The number that the recommended policy should make best, such as mean E2E.
+    /// The number that the recommendation optimises, such as mean E2E, with the limit on TPOT if there is one.
     pub objective: Objective,
     /// The policy that the server runs now.
     pub now: Now,

@@ -96,8 +96,8 @@ impl AtLoad {
         self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
     }
 
-    /// A text for a table row about the overload at this load: with every candidate policy, or else with the policy
-    /// that the server runs now. `None` if there is no such overload.
+    /// A text for a table row if the server falls behind the arrivals at this load, with every candidate policy or else
+    /// with the policy that it runs now. `None` if neither is so.
     pub fn overloaded(&self) -> Option<String> {
         let words = |o: &Overload, who: &str| {
             let (came, served) = (short(o.offered_req_s), short(o.completed_req_s));

@@ -36,8 +36,8 @@ pub struct Candidate {
     pub gain: Option<Interval>,
     /// Accepted over drafted tokens of the runs with all seeds; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// The overload with the first seed at which the policy fell behind the arrivals; `None` if the policy kept up with
-    /// every seed.
+    /// The overload: how far the server with this policy fell behind the arrivals, with the first seed with which it
+    /// did. `None` if the server kept up with every seed.
     pub overload: Option<Overload>,
     /// The candidate policy with all parameters.
     #[serde(skip)]
@@ -58,7 +58,8 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
     all.extend((1..=ask.longest).map(|k| PolicySpec::Fixed(Fixed { k })));
     match ask.engine {
         Engine::Vllm => {
-            // A table by batch size with one range is a fixed draft length, which is a candidate already.
+            // A table of draft lengths by batch size that has one range is a fixed draft length, which is a candidate
+            // already.
             if table.len() > 1 {
                 let table = VllmDynamic { num_speculative_tokens_per_batch_size: table.to_vec() };
                 all.push(PolicySpec::VllmDynamic(table));

@@ -63,8 +63,8 @@ pub fn decide(ask: &Question, all: &[AtLoad], error: f64) -> Decision {
     let by_table = best_of(&|c| matches!(c.spec, PolicySpec::VllmDynamic(_) | PolicySpec::SglangGen3(_)), 0.0);
     let everywhere = single.filter(|&at| compared[at].as_ref().is_some_and(|best| best.worst_loss <= TIE));
     let best = everywhere.or_else(|| best_of(&|_| true, TIE));
-    // True if the cost (such as mean E2E) of candidate policy `at` at a load is within 1 % of the least cost of a fixed
-    // draft length.
+    // True if the cost (such as mean E2E) of candidate policy `at` at a load is at most 1 % above the least cost of a
+    // fixed draft length.
     let good_at = |load: &AtLoad, at: usize| {
         let singles = load.candidates.iter().filter(|c| c.fixed).filter_map(|c| c.cost);
         let least = singles.fold(f64::INFINITY, f64::min);

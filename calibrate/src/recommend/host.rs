@@ -40,7 +40,7 @@ pub fn with_host(
 }
 
 impl WithHost {
-    /// A text that says which advice follows with host time, such as `run K = 3`. It ends a sentence.
+    /// A text that names the advice with host time, such as `run K = 3`. The text stands at the end of a sentence.
     fn says(&self) -> String {
         let best = self.best.clone().unwrap_or_else(|| "no candidate".into());
         match &self.verdict {

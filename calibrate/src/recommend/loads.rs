@@ -23,7 +23,7 @@ pub struct Loads {
     pub drafting: String,
     /// The name of the policy that the server runs now.
     pub now: String,
-    /// A text that says how requests arrive at these loads.
+    /// A text that says how requests arrive in the simulations at several request rates.
     pub requests: String,
     /// Requests per second that plain decoding sustains with a full engine.
     pub service_req_s: f64,

@@ -165,8 +165,8 @@ fn tried(at: &AtLoad) -> Table {
     table
 }
 
-/// The figure of each candidate policy's gain over the server's policy by load, as SVG; `None` if there is nothing to
-/// draw.
+/// The figure, as SVG, of gains in mean E2E over the server's policy, at each simulated request rate: the gain of
+/// drafting and the gain of plain decoding. `None` if there is nothing to draw.
 pub fn figure(a: &Advice) -> Option<String> {
     let loads = a.loads.as_ref()?;
     let points = |gain: fn(&super::loads::Load) -> Option<Interval>| -> Vec<GainAt> {

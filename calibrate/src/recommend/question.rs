@@ -34,7 +34,7 @@ pub struct Question {
     pub sets: Vec<String>,
     /// The serving engine for which settings are recommended.
     pub engine: Engine,
-    /// The number that the recommended policy should make best, with the limit on TPOT.
+    /// The number that the recommendation optimises, such as mean E2E, with the limit on TPOT if there is one.
     pub objective: Objective,
     /// The longest draft length that is simulated as a candidate.
     pub longest: u32,
@@ -60,9 +60,9 @@ pub enum AskedLoad {
 }
 
 impl Question {
-    /// The loads for which a recommendation is given. If the goal is throughput, this is a full engine. Otherwise
-    /// these are the observed loads. If there are no observed loads, or if `sets` replaces a key of the workload,
-    /// this is the experiment's load.
+    /// The loads for which a recommendation is given. If the goal is throughput: one closed loop with as many clients
+    /// as the engine runs requests at once. Otherwise: the observed loads. If there are none, or if `sets` replaces a
+    /// key of the workload: the load of the experiment.
     pub fn loads(&self) -> Vec<AskedLoad> {
         let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
         let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
@@ -73,7 +73,7 @@ impl Question {
         }
     }
 
-    /// The plan of the question's experiment with the replaced values.
+    /// The plan (the checked list of all runs) of the question's experiment, with the values that `sets` replaces.
     ///
     /// # Errors
     /// The text is no experiment, or an override is wrong.
@@ -82,8 +82,8 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan of the question's experiment at a load, with some values replaced. The policies become plain
-    /// decoding, and `engine.max_draft_len` becomes `longest`. An observed load replaces the workload. For a full
+    /// The plan (the checked list of all runs) of the question's experiment at the given load. The policies become
+    /// plain decoding, and `engine.max_draft_len` becomes `longest`. An observed load replaces the workload. For a full
     /// engine, a closed loop of `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
@@ -133,8 +133,9 @@ fn inline(workload: &WorkloadSpec) -> Result<String> {
 /// which the batch fills and drains would be a large part of the run.
 const ROUNDS: usize = 8;
 
-/// Replaces a variant's arrivals with a closed loop of `max_num_seqs` clients. `requests` are the variant's requests.
-/// The closed loop sends at least as many requests as `requests` has, and at least [`ROUNDS`] requests per client.
+/// Replaces the arrivals of `variant` (the experiment at one combination of swept values) with a closed loop of
+/// `max_num_seqs` clients. `requests` are the variant's requests. The closed loop sends at least as many requests as
+/// `requests` has, and at least [`ROUNDS`] requests per client.
 pub fn fill(variant: &mut Variant, requests: &Workload) {
     let clients = variant.experiment.engine.max_num_seqs;
     without_instants(&mut variant.experiment.workload);
@@ -175,7 +176,7 @@ fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     Err(Problem::bad_input(what).help(format!("choose a value of each, for example {}", sets.join(" "))))
 }
 
-/// The number that the recommended policy should make best, with the limit on TPOT.
+/// The number that a recommendation optimises, such as mean E2E, with the limit on TPOT if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
     /// Which number of a run is optimised.

@@ -20,8 +20,8 @@ const ALIKE: f64 = 0.05;
 /// neighbouring positions lie up to 0.16 apart (docs/model.md 6.5).
 const DEEPER: f64 = 0.1;
 
-/// The setting (requests, server and bounds) of a variant with `seed`. The seed also draws the uncertain values of the
-/// calibration `known`.
+/// Makes the setting (requests, server and SLO bounds) of an experiment's variant for `seed`. The seed also draws the
+/// uncertain values (such as acceptance rates) of the calibration `known`.
 ///
 /// # Errors
 /// The setting cannot be built.

@@ -87,8 +87,8 @@ impl Advice {
         turns_once.then(|| format!("Do not speculate from the {from} on; up to the {last} it pays."))
     }
 
-    /// The first words of the recommendation, about overload: they name the loads with which the server cannot keep
-    /// up, whichever candidate policy it runs. Empty if there is no such load.
+    /// The recommendation's first words, on loads at which the server cannot keep up with the arrivals, whichever
+    /// candidate policy it runs. Empty if there is no such load.
     fn overloaded(&self) -> String {
         let beyond: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_some()).collect();
         if beyond.is_empty() {

@@ -40,8 +40,9 @@ pub fn survivals(cells: &[Cell]) -> Vec<f64> {
     known
 }
 
-/// The factor r between 0 and 1 by which acceptance falls from position to position, so that `last` · (r + r² + … + rⁿ)
-/// = `sum`; 0 or 1 if no factor gives the sum.
+/// The factor r, from 0 to 1, with `last` · (r + r² + … + rⁿ) = `sum`. `last` is the share of accepted draft tokens at
+/// the last known position, and the share falls by r at each of the next `n` positions. 0 or 1 if no factor gives the
+/// sum.
 fn factor(last: f64, n: usize, sum: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {

@@ -14,8 +14,8 @@ use foretoken_sim::metrics::student_t_975;
 use foretoken_spec::problem::Result;
 use nalgebra::{DMatrix, DVector};
 
-/// Slopes and solution are computed at most this number of times. A slope is the change of a result (such as TPOT of
-/// a row) per unit of a fitted cost.
+/// The fit repeats two things at most this number of times: it computes the slopes, and it solves the least-squares
+/// problem. A slope is the change of a result (such as TPOT of a row) per unit of a fitted cost.
 const ROUNDS: usize = 3;
 /// The fit of costs ends when simulations with the fitted costs differ from the linear model's predictions by less
 /// than this share.
@@ -131,8 +131,8 @@ pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
     (all, ends)
 }
 
-/// A linear model of the measured numbers: how each number depends on the fitted costs (terms). The model holds near
-/// the costs at which its slopes were computed.
+/// A linear model of the measured numbers (such as TPOT of a row): how each number depends on the fitted costs. The
+/// model holds near the costs at which its slopes were computed.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
@@ -340,7 +340,7 @@ impl Slopes {
         self.known[at] + by_terms.sum::<f64>()
     }
 
-    /// The index in `slopes` of the slopes in the cost `term`.
+    /// The index in `slopes` of the entry with the slopes in the cost `term`.
     fn column(&self, term: &Term) -> usize {
         match term {
             Term::WithoutGraph(above) => {
@@ -410,7 +410,8 @@ impl Fit {
             let there = predicted(server, cells, &law, &slopes.measured)?;
             let off = |(i, s): (usize, &f64)| (s / slopes.seconds(i, &solution) - 1.0).abs();
             let still = there.iter().enumerate().map(off).fold(0.0, f64::max) < STILL;
-            // A cost that was left out keeps its column of slopes, so that the next round of the fit may take it.
+            // A cost that was left out, because an F test does not tell it from 0, keeps its column of slopes. So the
+            // fit's next repetition may include it.
             let left_out = solution.unsupported.iter().map(|u| (u.term, 0.0));
             at = solution.terms.iter().copied().zip(solution.values.iter().copied()).chain(left_out).unzip();
             found = Some((slopes, solution));

@@ -45,8 +45,8 @@ impl Term {
         !matches!(self, Term::Pass | Term::Token | Term::Frontend)
     }
 
-    /// True if the fit leaves the cost out where the measured numbers do not support it. This is so for host times,
-    /// because a host time may be 0.
+    /// True for the host time per step and for the host time per request. The fit leaves out such a cost if the
+    /// measured numbers do not support it, because these host times may be 0.
     pub fn is_tested(self) -> bool {
         matches!(self, Term::Speculating | Term::SpeculatingRequest)
     }

@@ -43,8 +43,8 @@ pub struct Judged {
     pub measured_s: f64,
     /// The value that the fitted costs predict for the measured number (such as TPOT), seconds.
     pub predicted_s: f64,
-    /// Half of the 95 % interval of a measurement, as a share of the prediction; `None` if there are too few measured
-    /// numbers to estimate the errors.
+    /// Half the width of the 95 % interval in which a measurement is expected, as a share of the prediction. The
+    /// prediction is the middle of the interval. `None` if there are too few measured numbers to estimate the errors.
     pub half_width: Option<f64>,
     /// True if the costs were fitted to this measured number, false if it was held out.
     pub fitted: bool,
@@ -287,7 +287,8 @@ const STATED: f64 = 0.2;
 /// Least random factor on the cost of a pass, so that no pass is free.
 const LEAST: f64 = 0.1;
 
-/// The uncertainty of predictions by fitted costs: errors of measurements, and the uncertainty of the fitted costs.
+/// The uncertainty of predictions by fitted costs. It has two sources: errors of measurements, and the uncertainty of
+/// the fitted costs.
 struct Spread {
     /// The inverse of the least-squares normal matrix of the costs in `active`.
     inverse: DMatrix<f64>,
@@ -345,8 +346,9 @@ impl Spread {
         (0..DRAWS).map(draw).collect()
     }
 
-    /// Half of the 95 % interval of a measured number, as a share of its prediction. `row` has the slope of the number
-    /// in each fitted cost, divided by the prediction. `None` if the interval is not finite.
+    /// Half the width of the 95 % interval in which a measured number is expected, as a share of the number's
+    /// prediction. `row` has the slope of the number in each fitted cost, divided by the prediction. `None` if the
+    /// interval is not finite.
     fn half_width(&self, row: &[f64]) -> Option<f64> {
         let g = DVector::from_fn(self.active.len(), |j, _| row[self.active[j]]);
         let variance = 1.0 + (g.transpose() * &self.inverse * &g)[(0, 0)];

@@ -12,7 +12,8 @@ use serde::Serialize;
 pub struct SeedResult {
     /// The seed of the random draws in the search's runs.
     pub seed: u64,
-    /// The fewest replicas that carry the load; `None` if even `fleet.most_replicas` replicas do not carry the load.
+    /// The fewest replicas that carry the load (serve it within the SLO). `None` if even `fleet.most_replicas` replicas
+    /// do not carry the load.
     pub replicas: Option<u32>,
     /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
@@ -47,8 +48,8 @@ pub struct LoadOverTime {
     pub span_s: f64,
 }
 
-/// Fewest requests per time window on average, when the load is cut into windows. With fewer requests, the peak would
-/// mostly be chance.
+/// When the load is cut into time windows, their width is chosen so that a window has at least this number of requests
+/// on average. With fewer requests, the peak rate would mostly be chance.
 const LEAST_IN_A_WINDOW: f64 = 100.0;
 /// Least width of a time window into which the load is cut, seconds.
 const SHORTEST_S: f64 = 60.0;
@@ -87,15 +88,16 @@ impl LoadOverTime {
     }
 }
 
-/// The fewest replicas that carry the load and their price, for one policy at one combination of swept values.
+/// The fewest replicas that carry the load (serve it within the SLO) and their price, for one policy at one combination
+/// of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyFleet {
     /// The label of the policy that the fleet's replicas run.
     pub policy: String,
     /// Is the policy autoregressive decoding, without drafting?
     pub baseline: bool,
-    /// Does the policy or the router see the hidden truth (which draft tokens will be accepted)? Then no server can run
-    /// the fleet, and the fleet is only a reference.
+    /// Does the policy or the router see the hidden truth (which draft tokens will be accepted)? Then no real server
+    /// can run the fleet, and the fleet is only a reference for other fleets.
     pub bound: bool,
     /// The name of the router, which chooses the replica of each request.
     pub router: String,
@@ -106,8 +108,8 @@ pub struct PolicyFleet {
     pub gpus_of_one: u32,
     /// Price of one GPU per hour, in the currency of `fleet.price_gpu_hour`.
     pub price_gpu_hour: f64,
-    /// The fewest replicas that carry the load with every seed: the largest number over seeds. `None` if with some seed
-    /// even `fleet.most_replicas` replicas do not carry the load.
+    /// The fewest replicas that carry the load (serve it within the SLO) with every seed: the largest number over
+    /// seeds. `None` if with some seed even `fleet.most_replicas` replicas do not carry the load.
     pub replicas: Option<u32>,
     /// The fewest replicas for each seed: mean over seeds and 95 % interval. `None` if `replicas` is `None`.
     pub over_seeds: Option<Interval>,

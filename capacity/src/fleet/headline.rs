@@ -1,5 +1,6 @@
-//! The answer of the search for the smallest fleet in a sentence: which fleet to run, what it costs, and what a fleet
-//! without drafting (or the cheapest one with drafting) costs.
+//! The answer of the search for the smallest fleet in sentences: which fleet to run and what it costs. For comparison,
+//! a sentence has the cost of a fleet without drafting. If the recommended fleet does not draft, it has the cost of the
+//! cheapest fleet with drafting.
 
 use super::answer::{Alternative, FleetAnswer, PolicyFleet};
 use crate::words::{digits, swept_in_words};
@@ -36,8 +37,8 @@ impl FleetAnswer {
         faster.or_else(|| cheapest().next())
     }
 
-    /// The entry of `ways` (the three compared fleets) with the policy and swept values of `f` and with `replicas`
-    /// replicas.
+    /// The entry of `ways` (three compared fleets at each combination of swept values) that has the policy and the
+    /// swept values of `f`, and `replicas` replicas.
     fn way(&self, f: &PolicyFleet, replicas: u32) -> Option<&Alternative> {
         let at = swept_in_words(&f.sweep);
         let policy = if f.baseline { "no drafts" } else { &f.policy };
@@ -82,7 +83,8 @@ impl FleetAnswer {
         said
     }
 
-    /// A text that says how many times as long requests take without drafting as with the drafting of `f`.
+    /// A text such as `1.30 times as long`: mean E2E without drafting / mean E2E with the drafting of the fleet `f`,
+    /// both with the replicas of `f`.
     fn times(&self, f: &PolicyFleet) -> Option<String> {
         let replicas = f.replicas?;
         let plain = self.fleets.iter().find(|other| other.baseline && other.sweep == f.sweep)?;

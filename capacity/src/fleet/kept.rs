@@ -65,9 +65,10 @@ fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
 /// A function that reads a latency, in seconds, from a probe (a simulated run with one number of replicas).
 type Read = fn(&Probe) -> Option<f64>;
 
-/// Chooses the latency whose P99 over requests the figure shows. Among the latencies with an SLO bound, it is the
-/// latency whose bound is exceeded by the largest factor, by fleets that do not carry the load. Without any bound it
-/// is E2E. Returns (its name, how to read it from a probe, its bound in seconds).
+/// Chooses the latency (TTFT, TPOT or E2E) whose P99 over requests the figure shows. Only latencies with an SLO bound
+/// are considered. In the runs of fleets that do not carry the load (serve it within the SLO), the P99 of the chosen
+/// latency exceeds its bound by the largest factor. Without any bound, E2E is chosen. Returns (its name, how to read it
+/// from a probe, its bound in seconds).
 fn shown(answer: &FleetAnswer) -> Option<(&'static str, Read, Option<f64>)> {
     let slo: Slo = answer.fleets.first()?.seeds.first()?.slo;
     let all: [(&'static str, Read, Option<f64>); 3] = [
@@ -78,7 +79,8 @@ fn shown(answer: &FleetAnswer) -> Option<(&'static str, Read, Option<f64>)> {
     let failed = || answer.fleets.iter().flat_map(|f| &f.seeds).flat_map(|s| &s.probes).filter(|p| !p.carried);
     let excess = |read: Read, bound: f64| failed().filter_map(read).fold(0.0, f64::max) / bound;
     let bounded = all.iter().filter_map(|&(name, read, bound)| Some((excess(read, bound?), (name, read, bound))));
-    // If the largest factors of two latencies are equal, the latency that comes first in `all` is taken.
+    // If the P99 of two latencies exceeds their bounds by the same factor, the latency that comes first in `all` is
+    // taken.
     let most = bounded.reduce(|a, b| if b.0 > a.0 { b } else { a });
     Some(most.map_or(all[2], |most| most.1))
 }

@@ -49,8 +49,8 @@ pub struct Latencies {
 }
 
 impl Probe {
-    /// The number of replicas of this run, and whether they carried the load. The search for the fewest replicas
-    /// takes this pair as its input.
+    /// The number of replicas of this run, and whether they carried the load (served it within the SLO). The search for
+    /// the fewest replicas takes this pair as its input.
     pub fn tried(&self) -> Tried {
         Tried { replicas: self.replicas, carried: self.carried }
     }

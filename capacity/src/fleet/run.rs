@@ -232,8 +232,9 @@ impl Searcher<'_> {
         ))
     }
 
-    /// Finds the largest tried fleet that does not carry the load. If its run was stopped early, repeats it until all
-    /// counted requests (without the warm-up) have ended, because the figure shows this fleet's latency.
+    /// Finds the largest tried fleet that does not carry the load (serve it within the SLO). If its run was stopped
+    /// early, repeats the run until all counted requests (without the warm-up) have ended, because the figure shows
+    /// this fleet's latency.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, stored: &mut StoredProbes) -> Result<()> {
         let failed = stored.probes.iter_mut().filter(|p| !p.carried).max_by_key(|p| p.replicas);
         if let Some(probe) = failed.filter(|p| p.latencies.is_none()) {

@@ -1,7 +1,7 @@
-//! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load. The search assumes
-//! only that every number of replicas above some limit carries the load.
+//! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load (serve it within the
+//! SLO). The search assumes only that every number of replicas above some limit carries the load.
 
-/// A number of replicas that was tried, and whether they carried the load.
+/// A number of replicas that was tried, and whether they carried the load (served it within the SLO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The number of replicas that was tried.
@@ -16,9 +16,10 @@ pub struct Tried {
 pub enum Next {
     /// The search is not finished: try this number of replicas.
     Try(u32),
-    /// The answer: the fewest replicas above every number that did not carry the load.
+    /// The answer: the fewest replicas that carry the load (serve it within the SLO), above every number of replicas
+    /// that did not.
     Found(u32),
-    /// The answer: not even [`Search::most`] replicas carry the load.
+    /// The answer: not even [`Search::most`] replicas carry the load (serve it within the SLO).
     Nothing,
 }
 
@@ -43,15 +44,17 @@ impl Search {
             (0, None) => Next::Try(self.first.clamp(1, self.most)),
             (failed, None) => Next::Try((failed + failed.div_ceil(4)).clamp(failed + 1, self.most)),
             (failed, Some(carried)) if carried == failed + 1 => self.check(carried, tried),
-            // The search goes downwards in small steps: the answer is expected near the first number, and a fleet that
-            // is too small takes longest to run.
+            // No number of replicas failed yet, and `carried` is the smallest one that carries the load. The search
+            // goes downwards in small steps, because the answer is expected near the first number, and a fleet that is
+            // too small takes longest to run.
             (0, Some(carried)) => Next::Try(carried - carried.div_ceil(8).min(carried - 1)),
             (failed, Some(carried)) => Next::Try((failed + carried) / 2),
         }
     }
 
-    /// Checks that `found` is the fewest number of replicas by trying one replica more, unless `found` is `most`. If
-    /// `found + 1` replicas do not carry the load, the search goes on with larger numbers.
+    /// Checks that `found` is the fewest number of replicas that carry the load (serve it within the SLO), by trying
+    /// one replica more. Does not check if `found` is `most`. If `found + 1` replicas do not carry the load, the search
+    /// goes on with larger numbers.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
         let is_checked = tried.iter().any(|t| t.replicas == found + 1);
         if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
@@ -82,8 +85,8 @@ mod tests {
         assert_eq!((end, tried.last().unwrap().replicas), (Next::Nothing, 20));
     }
 
-    /// In this test, 8 replicas and 11 or more carry the load, and no other number does. The answer must be above 10,
-    /// the largest number that fails.
+    /// In this test, 8 replicas and 11 or more replicas carry the load (serve it within the SLO); no other number does.
+    /// The answer must be above 10, the largest number that fails.
     #[test]
     fn the_answer_is_above_every_number_that_fails() {
         let (end, _) = search(Search { first: 8, most: 64 }, |n| n == 8 || n >= 11);
@@ -91,8 +94,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any number of replicas that is tried first, the search finds the fewest replicas with at most 24
-        /// simulated runs. The next step does not depend on the order of these runs.
+        /// The search needs at most 24 simulated runs to find the fewest replicas, whichever number of replicas it
+        /// tries first. The next step does not depend on the order of these runs.
         #[test]
         fn the_answer_is_the_fewest(truth in 1..60u32, first in 0..80u32) {
             let settings = Search { first, most: 64 };

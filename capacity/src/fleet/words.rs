@@ -143,7 +143,8 @@ impl FleetAnswer {
         table
     }
 
-    /// The notes below the table of fleets: what limits the numbers of replicas, and how to read the table.
+    /// The notes below the table of fleets: whether any fleet keeps the SLO bounds, for which policies perfect scaling
+    /// is not known, and how to read the table.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.fleets.iter().all(|f| f.replicas.is_none()) {
@@ -181,7 +182,8 @@ fn plain_table() -> Table {
     table
 }
 
-/// The key by which fleets are sorted: the price per hour; infinite if no fleet carries the load.
+/// The key by which fleets are sorted: the price per hour; infinite if no tried fleet carries the load (serves it
+/// within the SLO).
 fn rank(f: &PolicyFleet) -> f64 {
     f.cost_hour.unwrap_or(f64::INFINITY)
 }

@@ -32,7 +32,7 @@ pub struct Missed {
     /// because the recording lacks them in this round.
     pub other_round: u64,
     /// Number of accept/reject bits that no round (draft tokens of one step) revealed, so that the experiment's
-    /// acceptance source drew them.
+    /// acceptance source (which draws whether draft tokens are right) drew them.
     pub invented: u64,
     /// Number of values about draft tokens (confidences, entropies, divergences, guesses) that the recording has in no
     /// round (draft tokens of one step), so that the experiment's acceptance source gave them.
@@ -57,7 +57,8 @@ pub struct PieceRuns {
     pub live: Vec<Records>,
     /// The simulation with the acceptance (which draft tokens were right) that the first live run revealed.
     pub recorded: Records,
-    /// The simulation whose acceptance comes from the experiment's acceptance source, not from the live run.
+    /// The simulation in which the experiment's acceptance source, not the live run, decides which draft tokens are
+    /// right.
     pub modelled: Records,
     /// The simulation with the acceptance that the first live run revealed, and with passes that are 3 % longer. It
     /// shows how a small error of pass times changes latencies.
@@ -65,15 +66,16 @@ pub struct PieceRuns {
     /// The simulation with the acceptance that the first live run revealed, and with costs that were learned from the
     /// live runs of the other cells (policies at loads). `None` without such costs.
     pub learned: Option<Records>,
-    /// The token flow of `recorded` (drafted, verified and accepted tokens), compared with the token flow of the first
-    /// live run.
+    /// The token flow (drafted, verified and accepted tokens) of the simulation `recorded`, compared with the token
+    /// flow of the first live run.
     pub flow: TokenFlow,
     /// How often the simulation `recorded` needed acceptance data that the live run did not reveal.
     pub missed: Missed,
     /// The first difference between the first live run and a replay of it with its recorded step times; `None` if every
     /// decision and every token was the same.
     pub replay_parted: Option<String>,
-    /// How far the first live run fell behind its arrivals. `None` if it kept up with them, and for a closed loop.
+    /// How many requests per second arrived in the first live run and how many finished, if more arrived than finished.
+    /// `None` if the server kept up with the arrivals, and for a closed loop.
     pub overload: Option<Overload>,
     /// The latency bounds (SLO) that all requests of the runs have.
     pub slo: Slo,
@@ -139,10 +141,11 @@ pub struct CellReport {
     pub learned_regions: Vec<PassErrors>,
     /// Relative change of the simulated mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// How far the first overloaded live run fell behind its arrivals; absent unless more than half of the pieces (live
-    /// runs with their repeats) were overloaded, among those finished at a steady machine speed.
+    /// Of the first overloaded live run: how many requests per second arrived and how many finished. Absent unless more
+    /// than half of the pieces (live runs with their repeats) were overloaded, among those finished at a steady machine
+    /// speed.
     pub overload: Option<Overload>,
-    /// Mean host time between steps, in seconds, with which the simulations run.
+    /// Mean time, in seconds, that the host takes between two steps. The simulations use this time.
     pub overhead_s: f64,
     /// Time that the host takes in the steps of the first live run, outside of model passes.
     pub host: HostTimes,
@@ -175,7 +178,7 @@ pub struct CellRuns {
     /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
     /// repeats are not counted.
     pub requests: u64,
-    /// Mean host time between steps, in seconds, with which the simulations run.
+    /// Mean time, in seconds, that the host takes between two steps. The simulations use this time.
     pub overhead_s: f64,
     /// Time that the host takes in the steps of the first live run, outside of model passes.
     pub host: HostTimes,

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-/// Host times are reported over all steps of a run, and again over only the steps with at least this number of decode
-/// requests.
+/// Host times (the time of a step outside of model passes) are reported over all steps of a run, and again over only
+/// the steps with at least this number of decode requests.
 pub const LARGE_BATCH: usize = 32;
 
-/// Statistics of one kind of host time over the steps of a run.
+/// Statistics of one kind of host time (time outside of model passes) over the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HostTime {
     /// Number of steps of the run over which the statistics are taken.
@@ -33,12 +33,12 @@ pub struct HostTimes {
     /// The part of a step's host time that the policy's decisions take.
     pub policy: Option<HostTime>,
     /// Mean host time of a step in seconds: the mean of `step`, plus the mean time to record the step. A run that is
-    /// not recorded does not have this second part.
+    /// not recorded takes no time to record.
     pub overhead_s: Option<f64>,
 }
 
 impl HostTimes {
-    /// The host times of a run's steps as a line of text; `None` if no step was timed.
+    /// The host times (times outside of model passes) of a run's steps as a line of text; `None` if no step was timed.
     pub fn words(&self) -> Option<String> {
         let us = |h: HostTime| format!("median {:.1} us, P99 {:.1} us", h.p50_s * 1e6, h.p99_s * 1e6);
         let large = self.step_at_32.map_or(String::new(), |h| format!("; of {LARGE_BATCH} decodes and more {}", us(h)));

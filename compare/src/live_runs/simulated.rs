@@ -11,16 +11,20 @@ pub struct Simulated {
     /// The value of the compared number, simulated with the acceptance (which draft tokens were right) that the live
     /// run revealed.
     pub recorded: Option<f64>,
-    /// The value of the compared number, simulated with the acceptance of the experiment's acceptance source.
+    /// The value of the compared number, simulated with an acceptance that the experiment's acceptance source draws,
+    /// not the live run.
     pub modelled: Option<f64>,
     /// The value of the compared number, simulated with the acceptance that the live run revealed, and with costs that
     /// were learned from the live runs of the other cells (policies at loads).
     pub learned: Option<f64>,
-    /// The error of `recorded` against the live runs: the relative error, or for shares the difference.
+    /// The error of `recorded` (the value simulated with the live run's acceptance) against the live runs: the relative
+    /// error, or for shares the difference.
     pub recorded_error: Option<f64>,
-    /// The error of `modelled` against the live runs: the relative error, or for shares the difference.
+    /// The error of `modelled` (the value simulated with the experiment's acceptance source) against the live runs: the
+    /// relative error, or for shares the difference.
     pub modelled_error: Option<f64>,
-    /// The error of `learned` against the live runs: the relative error, or for shares the difference.
+    /// The error of `learned` (the value simulated with learned costs) against the live runs: the relative error, or
+    /// for shares the difference.
     pub learned_error: Option<f64>,
 }
 

@@ -25,8 +25,8 @@ pub struct Cell {
     pub load: String,
     /// Number of observed runs of the server with this draft length at this load.
     pub repeats: usize,
-    /// True if the calibration was made from one of the runs of this cell (a draft length at a load), so that the
-    /// cell is not held out.
+    /// True if the calibration (the fitted costs and acceptance) was made from one of the runs of this cell (a draft
+    /// length at a load), so that the cell is not held out.
     pub fitted: bool,
     /// The compared numbers, such as mean TPOT, each with its prediction and the parts of the prediction's error.
     pub rows: Vec<Row<Calibrated>>,

@@ -10,7 +10,8 @@ use serde::Serialize;
 /// The comparison of a server's observed runs with their predictions by simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerComparison {
-    /// Where the numbers come from: always `observed against simulated on a calibration`.
+    /// Where the numbers come from. The value is always `observed against simulated on a calibration`; a calibration is
+    /// the costs and the acceptance that were fitted to a server.
     pub source: &'static str,
     /// The compared cells; each is one draft length at one load.
     pub cells: Vec<Cell>,
@@ -59,8 +60,8 @@ pub struct Replayed {
     pub difference: Option<String>,
 }
 
-/// How well the numbers with bounds are predicted in held-out cells (draft lengths at loads). The calibration was not
-/// made from the runs of these cells.
+/// How well the numbers with bounds are predicted in held-out cells (draft lengths at loads). The calibration (the
+/// fitted costs and acceptance) was not made from the runs of these cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOutNumbers {
     /// Number of predicted numbers: one for each entry of [`JUDGED`] in each held-out cell (a draft length at a

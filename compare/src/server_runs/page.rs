@@ -29,7 +29,8 @@ impl ServerComparison {
             cells: self.cells.iter().filter_map(|c| cell(c, metric)).collect(),
         };
         let numbers: Vec<PredictedNumber> = JUDGED.iter().map(number).collect();
-        // The legend explains the mark of repeated runs only if the figure has it.
+        // The figure has a mark for the distance between repeated runs. The legend explains this mark only if a cell
+        // has repeated runs.
         let repeated = self.cells.iter().any(|c| c.repeats > 1);
         let beyond = numbers.iter().flat_map(|n| &n.cells).flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]);
         let beyond = beyond.flatten().any(|error| 100.0 * error.abs() > EDGE);

@@ -6,7 +6,7 @@ use foretoken_run::inert::Check;
 /// Which settings are checked for an effect after a run. The check of a setting repeats the run without this setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CheckSettings {
-    /// Check settings as long as the checks take a quarter of the run's work, or a few seconds
+    /// Check settings while the checks take at most a quarter of the run's work, or a few seconds if that is more
     #[default]
     Auto,
     /// Check all settings, each by a repetition of the whole run

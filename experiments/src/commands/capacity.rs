@@ -1,4 +1,4 @@
-//! `foretoken capacity`: finds the highest rate of requests at which each policy keeps the experiment's bounds.
+//! `foretoken capacity`: finds the highest rate of requests at which each policy keeps the experiment's latency bounds.
 
 use super::print;
 use crate::cli::format::Format;
@@ -51,7 +51,8 @@ pub struct CapacityArgs {
     pub format: Format,
 }
 
-/// Searches the capacity of each policy (the highest rate at which it keeps the bounds) and prints the capacities.
+/// Searches the capacity of each policy (the highest rate at which it keeps the latency bounds) and prints the
+/// capacities.
 pub fn run(args: &CapacityArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let (plan, spec) = load(&document, shipped::folder(&args.file))?;

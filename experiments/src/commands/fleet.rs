@@ -1,5 +1,5 @@
 //! `foretoken fleet`: finds, for each policy, the fewest GPUs with which a fleet serves the experiment's load within
-//! the experiment's bounds.
+//! the experiment's latency bounds.
 
 use super::print;
 use crate::cli::format::Format;
@@ -58,7 +58,8 @@ pub struct FleetArgs {
     pub format: Format,
 }
 
-/// Searches the fewest replicas for each policy, or for one shard of the searches. Prints the numbers that it found.
+/// For each policy, searches the fewest replicas that keep the latency bounds, and prints the numbers. With `--shard`,
+/// makes only this shard's part of the searches and prints no numbers.
 pub fn run(args: &FleetArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let question = load(&document, shipped::folder(&args.file))?;

@@ -1,4 +1,5 @@
-//! `foretoken ladder`: splits each policy's loss against the best oracle into parts by cause. The parts are called
+//! `foretoken ladder`: splits each policy's loss into parts by cause, such as wrong beliefs about costs. The loss says
+//! how much slower the policy is than the best oracle, a policy that knows more than a server can. The parts are called
 //! rungs.
 
 use super::print;
@@ -26,7 +27,7 @@ program has no policies with the true cost, calibration or rates yet.";
 
 #[derive(Debug, Args)]
 pub struct LadderArgs {
-    /// The experiment; the loss of each of its policies is split
+    /// The experiment; the loss of each of its policies against the best oracle is split by cause
     pub file: PathBuf,
     /// Replace or add a value of the experiment; the new value may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -43,13 +44,13 @@ pub struct LadderArgs {
     /// Threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// How to print the ladders
+    /// How to print the ladders, which split each policy's loss by cause
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
 /// Runs the experiment with its policies, and with variants of them that know more than a server can know (such as the
-/// true costs). Then writes and prints the ladders, which compare them.
+/// true costs). Then writes and prints the ladders: the loss of each policy against the best oracle, split by cause.
 pub fn run(args: &LadderArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let (plan, ways) = plan_of(document, shipped::folder(&args.file))?;

@@ -30,7 +30,7 @@ pub struct MergeArgs {
     /// Only print the progress of the shards
     #[arg(long)]
     pub list: bool,
-    /// How to print the comparison, or the progress with --list
+    /// How to print the comparison of the policies, or the progress with --list
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Threads [default: the machine's cores]
@@ -44,7 +44,8 @@ pub struct MergeArgs {
     pub check_settings: CheckSettings,
 }
 
-/// Merges the shards in a folder and prints the comparison, or prints how far the shards are (`--list`).
+/// Merges the shards in a folder and prints the comparison of the policies. With `--list`, only prints how far the
+/// shards are.
 pub fn run(args: &MergeArgs) -> Result<()> {
     if fleets::is_here(&args.folder) {
         return merge_fleets(args);
@@ -83,7 +84,7 @@ pub fn run(args: &MergeArgs) -> Result<()> {
     print(&fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?)
 }
 
-/// Merges the shards of a search for the fewest replicas, or lists the searches that the shards lack.
+/// Merges the shards of a search for the fewest replicas. With `--list`, only prints how far the shards are.
 fn merge_fleets(args: &MergeArgs) -> Result<()> {
     if args.list {
         return print(&words(&fleets::state(&args.folder)?, args.format));

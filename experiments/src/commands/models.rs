@@ -160,7 +160,8 @@ fn words(shape: &ModelShape, source: &str, warnings: &[String], has_mtp: bool) -
     text
 }
 
-/// A description of a group of equal layers of a model, such as its attention heads, as text.
+/// A group of equal layers of a model as text: their attention, such as the number of heads, and their feed-forward
+/// block.
 fn layer(group: &LayerGroup) -> String {
     let chosen = |what: &str| match group.attention.selection() {
         Some(s) if s.taken => format!(" to {} {what} that a layer before it chose", s.tokens),

@@ -47,8 +47,8 @@ pub enum PoliciesCommand {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Show a policy: what it does, what it sees, its source and its differences from the source, its settings with
-    /// defaults
+    /// Show a policy: what it does, what information it uses, its source and its differences from the source, its
+    /// settings with defaults
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Name of the policy
@@ -159,7 +159,8 @@ fn new(name: &str, family: &str, source: &Path) -> Result<()> {
     ))
 }
 
-/// Shows a policy: what it does, its source, what it sees, how it differs from its source, and its settings.
+/// Shows a policy: what it does, its source, what information it uses, how it differs from its source, and its
+/// settings.
 fn show(name: &str, format: Format) -> Result<()> {
     let spec = known(name)?;
     if format == Format::Json {

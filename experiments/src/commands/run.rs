@@ -1,5 +1,6 @@
 //! `foretoken run`: runs one experiment and prints its comparison of policies. Given a folder, runs all its experiments
-//! and prints tables over them: the claims of papers, questions with their answers, and the policies of the arena.
+//! and prints tables over them: whether the claims of papers hold, the answers to users' questions, and the arena's
+//! comparison of all policies.
 
 mod arena;
 
@@ -53,7 +54,7 @@ pub struct RunArgs {
     /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
-    /// How to print the comparison
+    /// How to print the comparison of the policies
     #[arg(long, value_enum, default_value_t)]
     pub format: RunFormat,
     /// Number of cells that run at once; a cell is one policy with one seed [default: the machine's cores]
@@ -77,7 +78,8 @@ pub struct RunArgs {
     /// Of a folder's experiments with an [arena] table, run only those with arena.quick = true, each with two seeds
     #[arg(long, conflicts_with = "shard")]
     pub quick: bool,
-    /// Add the policy oracle-goodput and every policy's regret against it
+    /// Add the policy oracle-goodput, and every policy's regret: how far its mean end-to-end latency is above the
+    /// oracle's
     #[arg(long)]
     pub regret: bool,
     /// Run one shard of N into a folder that all shards share; `foretoken merge` merges them
@@ -145,7 +147,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     match args.format {
         RunFormat::Table if args.why => print(&format!("\n{}", why::of_folder(folder.path())?)),
-        // JSON output gets no text for `--why`: the comparison in the JSON already has these numbers.
+        // JSON output gets no text for `--why`: it already has the parts of each policy's time difference.
         _ => Ok(()),
     }
 }
@@ -319,7 +321,8 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// The parts of one experiment's report that the tables over a whole folder need. A part is `None` if the experiment
+/// The parts of one experiment's report that the tables over a whole folder need: a paper's claims, the answer to a
+/// question, a scenario's numbers for the arena (the comparison of all policies). A part is `None` if the experiment
 /// does not have it.
 #[derive(Deserialize)]
 struct FolderParts {
@@ -340,7 +343,7 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     }
 }
 
-/// Prints the comparison that is stored in the results folder.
+/// Prints the comparison of policies that is stored in the results folder.
 fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     let name = match args.format {
         RunFormat::Table if args.wide => REPORT_WIDE,
@@ -354,7 +357,7 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     print(&text)
 }
 
-/// Prints the results folder's comparison as one flat table (CSV, Markdown or LaTeX).
+/// Prints the results folder's comparison of policies as one flat table (CSV, Markdown or LaTeX).
 fn flat(args: &RunArgs, folder: &Folder, format: flat_table::Format) -> Result<()> {
     print(&flat_table::of_folder(folder.path(), format, args.show_implied)?)
 }

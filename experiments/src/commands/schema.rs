@@ -13,7 +13,7 @@ Editors that know TOML (taplo: Even Better TOML, Zed, Neovim) check a file and c
 #[derive(Debug, Args)]
 pub struct SchemaArgs {}
 
-/// Prints the JSON schema.
+/// Prints the JSON schema of experiments.
 pub fn run(_: &SchemaArgs) -> Result<()> {
     print(&foretoken_spec::schema::text())
 }

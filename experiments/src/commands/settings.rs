@@ -157,8 +157,8 @@ fn walk(
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
-        // The schema writes one form of a choice as a table with a single key. The text that describes the form belongs
-        // to this table, so the key gets the table's text.
+        // The schema writes each form of a choice, such as `{ fixed = … }`, as a table with a single key. The
+        // description of the form stands at this table and not at the key, so the key gets it here.
         let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
             let description = choice.then(|| one_line(table)).flatten();

@@ -1,9 +1,10 @@
-//! `foretoken calibrate` on observed runs: its verdict, a single draft length, and warnings about an edited profile.
+//! `foretoken calibrate` on observed runs: whether it trusts the fitted costs (its verdict), runs with only one draft
+//! length, and warnings about an edited profile.
 
 use crate::support::Place;
 use std::path::PathBuf;
 
-/// The path of a recording of vLLM 0.32 for CPUs with draft length `k`: twelve requests of three clients.
+/// The path of a recording of vLLM 0.32 on a CPU. The server used draft length `k`. Three clients sent twelve requests.
 fn recording(k: u32) -> String {
     let name = format!("../recordings/fixtures/vllm-0.32-k{k}.obs");
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()

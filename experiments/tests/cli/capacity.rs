@@ -1,4 +1,5 @@
-//! `foretoken capacity`: its output and files, which must not depend on the number of threads or on a kill.
+//! `foretoken capacity`: its output, files and page, which must not depend on the number of threads; loads from logs;
+//! refused experiments.
 
 use crate::support::Place;
 use serde_json::Value;

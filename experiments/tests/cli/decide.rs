@@ -330,8 +330,8 @@ fn sglangs_throughput_strategy_decides_within_the_history() {
         state["history"] = json!(vec![[0]; n]);
         lengths(&state, json!({"sglang-throughput": {}})).0
     };
-    // The strategy's windows are full after 20 verify batches. No draft token was ever accepted, so from then on the
-    // shortest draft length is chosen.
+    // For each draft position the strategy keeps a window of the last 20 acceptance rates, so the windows are full
+    // after 20 verify batches. No draft token was ever accepted, so from then on the shortest draft length is chosen.
     assert_eq!([ask(19), ask(20), ask(23)], [json!([3]), json!([1]), json!([1])]);
 }
 

@@ -6,7 +6,8 @@ use crate::support::Place;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The results of `foretoken run` for the claims of a paper, by the claim's id.
+/// The results of `foretoken run` for the claims of a paper (published statements that an experiment checks), by the
+/// claim's id.
 struct Claims(BTreeMap<String, Value>);
 
 /// Runs a shipped experiment with one seed and the settings `sets`. `None` if the experiment needs traces and this
@@ -159,8 +160,9 @@ const TWO_MINUTES: &str = "workload.transform=[{ window = { start_s = 0.0, end_s
 
 #[test]
 fn adaspec_fig_10() {
-    // On two minutes of each trace, the least speedup of the released code is 10.3 % below the paper's. On whole
-    // windows it is 6.9 % below the paper's. This test uses 150 s of each trace.
+    // On two minutes of each trace, the least speedup of the policy `adaspec-code` (the rule of AdaSpec's published
+    // code) is 10.3 % below the least speedup in the paper. On whole windows it is 6.9 % below. This test uses 150 s of
+    // each trace.
     let window = TWO_MINUTES.replace("120.0", "150.0");
     let Some(claims) = run("adaspec-fig10", &[&window]) else { return };
     claims.agree(&["speedup", "over-fixed", "speedup-without-slo-rule", "over-fixed-without-slo-rule"]);

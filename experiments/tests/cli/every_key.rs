@@ -313,7 +313,7 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeSet<String>) {
         return;
     }
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
-        // A sweep of a key has values of the plain key, so the key is not tried a second time.
+        // The definition of a sweep (`sweep-…`) repeats the keys of the plain value, so it is left out.
         if !name.starts_with("sweep-") {
             walk(root, &root["$defs"][name], at, leaves);
         }

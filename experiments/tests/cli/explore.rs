@@ -35,7 +35,7 @@ pub fn checked(page: &Path, hashes: &[&str]) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// Compares every number of the page with the library at each of `points`.
+/// Compares every number of the page with the library's number at each of `points`, which are states of the page.
 fn compare_all(page: &Path, points: &[Point]) {
     let hashes: Vec<&str> = points.iter().map(|p| p.hash.as_str()).collect();
     let Some(all) = checked(page, &hashes) else { return };

@@ -92,8 +92,8 @@ pub fn spec(value: Value) -> LatencySpec {
     serde_json::from_value(value).unwrap()
 }
 
-/// A random state of the page. Half of the states have rooflines of random presets, the other half have coefficients.
-/// `drawn` are the page's acceptance sources other than rates.
+/// A random state of the page. In half of the states the costs are rooflines of random presets, in the other half they
+/// are linear with random coefficients. `drawn` are the page's acceptance sources other than rates.
 pub fn any_point(draws: &mut Draws, drawn: &[(String, Accepted)]) -> Point {
     let (target, draft, machine) = if draws.unit() < 0.5 {
         let gpu = &gpus()[draws.below(gpus().len())].name;
@@ -125,7 +125,7 @@ pub fn any_point(draws: &mut Draws, drawn: &[(String, Accepted)]) -> Point {
     any_load(draws, target, draft, &machine, drawn)
 }
 
-/// A random state of the page on the given machine: adds a random load. `machine` is the part of the URL hash that
+/// A random state of the page: the given machine with a random load. `machine` is the part of the URL hash that
 /// describes the machine.
 pub fn any_load(
     draws: &mut Draws,
@@ -270,7 +270,8 @@ impl Library<'_> {
         self.speedup_of(&self.point.host, &self.point.accepted, batch, length)
     }
 
-    /// The speedup over plain decoding if every draft has the acceptance rate `rate`.
+    /// The speedup of the state's draft length and batch size over plain decoding, if every draft token has the
+    /// acceptance rate `rate`.
     fn speedup_at(&self, rate: f64) -> f64 {
         let constant = Accepted::Rates(vec![rate]);
         self.speedup_of(&self.point.host, &constant, self.point.batch, self.point.length)

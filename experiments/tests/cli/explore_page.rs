@@ -132,8 +132,8 @@ fn what_does_not_fit_is_said_and_hatched() {
     assert!(!open(&page, "#hw=linear").unwrap().dom.contains("curve-hatch"));
 }
 
-/// A roofline has no host time. If the answer were different with the host time of a measured server, the page says
-/// that the answer is undecided.
+/// A roofline has no host time. If drafting pays without host time and not with the host time of a measured server, or
+/// the reverse, the page says that the answer is undecided.
 #[test]
 fn an_answer_that_turns_within_the_band_is_undecided() {
     let (_place, page) = explorer(&[]);

@@ -1,5 +1,5 @@
-//! Runs the experiment that the explorer's page writes. The run must have the step times that the page shows, and as
-//! many tokens per request and step.
+//! Runs the experiment that the explorer's page writes. The run's step times and its tokens per request and step must
+//! agree with the numbers that the page shows.
 
 use crate::explore::{checked, every_feature, explorer};
 use crate::explore_library::escaped;

@@ -1,4 +1,5 @@
-//! Tests of fleets that a rule scales: results, equality with a fixed fleet, and refused settings.
+//! Tests of fleets whose number of replicas a scaling rule changes: results, equality with a fleet of fixed size, and
+//! refused settings.
 
 use crate::support::Place;
 use serde_json::Value;

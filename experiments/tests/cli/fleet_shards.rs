@@ -50,7 +50,7 @@ fn shard(place: &Place, to: &str, which: &str, more: &[&str]) {
     assert!(output.stdout.is_empty(), "a shard is no result");
 }
 
-/// Merges the folder `from`, and compares it with the folder `whole` of a search on one machine.
+/// Merges the shards in the folder `from`. The merged folder must equal the folder `whole` of a search on one machine.
 fn merges_to_the_whole(place: &Place, from: &str) {
     let output = place.foretoken().args(["merge", from]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,5 +1,6 @@
-//! `foretoken ladder` splits a policy's loss into parts, the rungs. The rungs must sum to the loss. A rung that does
-//! not apply to a policy has a dash. Unsuitable experiments are refused.
+//! `foretoken ladder` splits a policy's loss (how much slower it is than the best oracle) into parts by cause, the
+//! rungs. The rungs must sum to the loss. A rung that does not apply to a policy has a dash. Unsuitable experiments are
+//! refused.
 
 use crate::support::{EXPERIMENT, Place};
 

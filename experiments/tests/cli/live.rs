@@ -228,7 +228,8 @@ pub fn begun(place: &Place) -> std::process::Child {
         .spawn()
         .unwrap();
     let tape = place.path("out/tapes/v0-s0-p0.tape");
-    // A tape (log of a live run) begins with all requests, at most 20 bytes each. The recorded steps follow.
+    // A tape (log of a live run) begins with all 3000 requests, at most 20 bytes each. The recorded steps follow; the
+    // test waits for 20,000 bytes of them.
     while std::fs::metadata(&tape).map_or(0, |m| m.len()) < 3000 * 20 + 20_000 {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
         std::thread::sleep(std::time::Duration::from_millis(5));

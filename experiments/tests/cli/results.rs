@@ -221,7 +221,8 @@ fn why_splits_the_difference_to_plain_decoding() {
     assert_eq!(rows.len(), 6, "{why}");
     for row in rows {
         let parts: f64 = (2..10).map(|column| milliseconds(row, column)).sum();
-        // The nine parts are rounded to one decimal, so their sum may be off by 9 · 0.05.
+        // The difference and its eight parts are each rounded to 0.1 ms. So the sum of the parts may differ from the
+        // difference by 9 · 0.05 ms.
         assert!((parts - milliseconds(row, 1)).abs() < 0.46, "{row}");
         assert!(
             milliseconds(row, 2) < 0.0 && milliseconds(row, 3) > 0.0,

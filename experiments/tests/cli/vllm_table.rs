@@ -1,5 +1,5 @@
-//! `export vllm`: each row of the table comes from whole closed loops over all seeds. A message names the batch sizes
-//! without a row.
+//! `export vllm` writes a table of draft lengths by batch size. Each row comes from whole closed loops over all seeds.
+//! A message names the batch sizes without a row.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;

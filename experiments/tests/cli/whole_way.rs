@@ -100,7 +100,8 @@ const KINDS: [Kind; 7] = [
         sets: &[
             "workload={ arrivals = { trace = { path = \"log.csv\" } }, priorities = { chat = 0, batch = 1 } }",
             "engine.scheduling_policy=priority",
-            // Prompts of families would add their families as further categories.
+            // Prompts of `families` (kinds of text) would make each family one more category beside `chat` and `batch`,
+            // so random prompts are sent.
             "observe.prompts=random",
         ],
         servers: &[PLAIN, THREE],

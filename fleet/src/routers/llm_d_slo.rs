@@ -24,13 +24,14 @@ pub struct LlmDSlo {
     pub ttft_weight: f64,
     /// Weight of the headroom in TPOT (the bound minus the prediction), ≥ 0.
     pub tpot_weight: f64,
-    /// Whether little or much headroom is preferred among the replicas within the bounds.
+    /// Whether little or much headroom (bound minus predicted latency) is preferred among the replicas within the
+    /// bounds.
     pub headroom_selection_strategy: Headroom,
     /// Factor on the TPOT bound before it is compared, > 0. Below 1 leaves a reserve.
     pub slo_buffer_factor: f64,
 }
 
-/// Whether replicas with little or with much headroom are preferred.
+/// Whether replicas with little or with much headroom (bound minus predicted latency) are preferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Headroom {
@@ -192,10 +193,11 @@ fn finite(bound_s: f64) -> f64 {
     bound_s.min(1e9)
 }
 
-/// Scores each replica by its headroom; the highest score wins. If some replicas are within both bounds and some are
-/// not, the candidates are the replicas within the bounds, or with `explore` the replicas that miss a bound. Otherwise
-/// all replicas are candidates. A replica that is not a candidate gets −∞. If the candidates miss a bound, only the
-/// replicas of [`least_severe`] are scored by headroom, and the other candidates get 0.
+/// Scores each replica by its headroom (bound minus predicted latency); the highest score wins. If some replicas are
+/// within both bounds and some are not, the candidates are the replicas within the bounds, or with `explore` the
+/// replicas that miss a bound. Otherwise all replicas are candidates. A replica that is not a candidate gets −∞. If the
+/// candidates miss a bound, only the replicas of [`least_severe`] are scored by headroom, and the other candidates get
+/// 0.
 pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Vec<f64> {
     let keeps = |kept: bool| (0..all.len()).filter(|&i| all[i].kept() == kept).collect::<Vec<usize>>();
     let (positive, negative) = (keeps(true), keeps(false));
@@ -217,9 +219,9 @@ pub(super) fn scores(all: &[Headrooms], settings: &LlmDSlo, explore: bool) -> Ve
     scores
 }
 
-/// Chooses the replicas of `tier` that miss their bounds least. These are the idle replicas; if there are none, the
-/// replicas that miss only TPOT; then the replicas that miss only TTFT; then the replicas that miss both. All replicas
-/// in `tier` miss a bound.
+/// Chooses among the replicas `tier`, which all miss a bound, the replicas that miss their bounds least. These are the
+/// idle replicas; if there are none, the replicas that miss only TPOT; then the replicas that miss only TTFT; then the
+/// replicas that miss both.
 fn least_severe(all: &[Headrooms], tier: &[usize]) -> Vec<usize> {
     let those = |want: &dyn Fn(&Headrooms) -> bool| tier.iter().copied().filter(|&i| want(&all[i])).collect::<Vec<_>>();
     let idle = those(&|h| h.in_flight == 0);

@@ -1,4 +1,4 @@
-//! Draws two replicas at random and takes the one that drains sooner.
+//! Draws two replicas at random and takes the one that drains sooner (finishes its queued tokens).
 
 use super::checks;
 use super::random::below;
@@ -7,8 +7,9 @@ use crate::Signals;
 use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
-/// Draws two replicas at random and takes the one that drains sooner. The drain time is the score of `smg-least-load`
-/// with its default settings (SMG 1.13 `policies/power_of_two.rs`, its load metric `expected_wait`).
+/// Draws two replicas at random and takes the one that drains (finishes its queued tokens) sooner. The drain time is
+/// the score of `smg-least-load` with its default settings (SMG 1.13 `policies/power_of_two.rs`, its load metric
+/// `expected_wait`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PowerOfTwo {}

@@ -124,7 +124,7 @@ const PAGE: u64 = 16;
 /// SMG's least margin: a replica may have at least this number of requests in flight above the mean.
 const LEAST_MARGIN: f64 = 4.0;
 
-/// The replicas from which the load decides. `holders` are the replicas to which the prompt's beginning was sent.
+/// The replicas among which the load decides. `holders` are the replicas to which the prompt's beginning was sent.
 /// Returns the replicas of `holders` that are not overloaded. If there are none, returns the replicas of `all` that are
 /// not overloaded. If there are none either, returns `all`.
 pub(super) fn candidates(holders: &[usize], all: &[usize], replicas: &[Seen], settings: &SmgCacheAware) -> Vec<usize> {

@@ -1,4 +1,5 @@
-//! SMG's score of a worker: the seconds until it has drained. Three of SMG's policies choose by it.
+//! SMG's score of a worker: the seconds until it has drained (finished its queued tokens). Three of SMG's policies
+//! choose by this score.
 
 use super::random::below;
 use crate::router::{Asked, Seen};

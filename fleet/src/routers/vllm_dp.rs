@@ -51,7 +51,7 @@ struct Balancer {
 /// requests sent since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    /// Number of the engine's load reports that had arrived when the counts were taken from the last one.
+    /// Number of the engine's load reports that had arrived when the counts were last set from a report.
     reports: u64,
     waiting: u64,
     running: u64,

@@ -121,7 +121,8 @@ impl Saturation {
 
     /// The compute-bound capacity of a replica, tokens (`computeK2`). If requests queue on the replica: the tokens that
     /// it holds now (`in_use`). Otherwise the mean of earlier such observations; without observations, an estimate from
-    /// the engine's limits; without an estimate, `k1`.
+    /// the engine's limits; without an estimate, `k1` (`kv_cache_threshold` of the KV pool). `input` and `output` are
+    /// the mean lengths of prompts and outputs.
     fn k2(&mut self, waiting: u32, in_use: i64, [input, output]: [f64; 2], k1: i64) -> i64 {
         let observed = &mut self.observed[BUCKETS.iter().filter(|from| output >= **from).count()];
         if waiting >= self.settings.queue_length_threshold && in_use > 0 {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum ScalingRule {
     /// llm-d's rule: tokens in the replicas' KV pools against their capacity.
     LlmD(LlmDSaturation),
-    /// Dynamo's planner: a least number of replicas from the rate of requests, and one replica more or less by
-    /// predicted latencies.
+    /// Dynamo's planner: a least number of replicas from the rate of requests; predicted latencies then add or remove
+    /// one replica at a time.
     DynamoPlanner(DynamoPlanner),
     /// The number of replicas never changes.
     Fixed(Fixed),

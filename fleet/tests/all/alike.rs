@@ -126,7 +126,8 @@ fn thinned(setup: &Setup, ids: &[u32], k: u32) -> Run {
     alone.alone(k)
 }
 
-/// In the merged run of three replicas, each request's arrival, schedule, first token and end are in this order.
+/// In the merged run of three replicas, each request's arrival, first scheduling, first token and end are in this order
+/// of time. Every router is tried.
 #[test]
 fn a_router_sees_no_later_than_it_decides() {
     let setup = Setup::new(requests(300, 16.0, 80, 4));

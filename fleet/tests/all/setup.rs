@@ -172,7 +172,8 @@ impl Setup {
     }
 }
 
-/// How a test's fleet shares requests between prefill and decode replicas: roles, rule, order and link.
+/// How a test's fleet shares requests between prefill and decode replicas: the replicas' roles, the rule, which replica
+/// gets a request first, and the link.
 #[derive(Clone, Debug)]
 pub struct Shared {
     pub roles: Vec<Role>,
@@ -206,8 +207,8 @@ impl Shared {
 pub const TOKEN_BYTES: [f64; 2] = [100_000.0, 4_000.0];
 
 impl Setup {
-    /// Runs a fleet with roles and the same router in both pools. Replica i drafts `lengths[i]` tokens and is wrapped
-    /// by `around`.
+    /// Runs a fleet with prefill and decode replicas. Both groups have the same kind of router. Replica i drafts
+    /// `lengths[i]` tokens and is wrapped by `around`.
     #[allow(clippy::needless_lifetimes, reason = "what is around a replica lives as long as it")]
     pub fn split_of<'a>(
         &'a self,

@@ -60,8 +60,8 @@ fn a_lone_request_waits_for_its_last_prompt_token_alone() {
     }
 }
 
-/// In vLLM's order of a step the host notices arrived KV at the end of a step, and sleeps 1 ms if nothing can run. So a
-/// request alone in the fleet is late by at most three such sleeps.
+/// In vLLM's order of a step the host notices arrived KV at the end of a step, and sleeps 1 ms if nothing can run. For
+/// a request alone in the fleet, at most three such sleeps (3 ms) delay the first token.
 #[test]
 fn the_host_of_vllm_naps_while_kv_comes() {
     for asynchronous in [false, true] {
@@ -116,8 +116,8 @@ fn one_link_is_shared_and_two_are_not() {
     assert!(one.iter().all(|s| (s - 2.0 * bytes / 1e9).abs() < 0.005), "{one:?}");
 }
 
-/// Without the draft model's KV the first step on the decode replica drafts nothing, so the request needs at least as
-/// many steps.
+/// Without the draft model's KV the first step on the decode replica drafts nothing. So the request needs at least as
+/// many steps as with the draft model's KV.
 #[test]
 fn without_the_drafts_kv_the_first_step_drafts_nothing() {
     let setup = Setup::new([Request::new(Time::ZERO, 500, 200)].into_iter().collect());
@@ -174,7 +174,8 @@ fn what_is_not_split_is_served_as_ever() {
     }
 }
 
-/// Each rule sends the expected prompts to prefill replicas.
+/// 40 prompts of 3000 and 50 tokens in turn come at nearly the same time. Each rule sends the expected ones to the
+/// prefill replica.
 #[test]
 fn rules_choose_by_length_and_queue() {
     let mut setup = Setup::new((0..40).map(|i| Request::new(Time(i), if i % 2 == 0 { 3000 } else { 50 }, 4)).collect());
@@ -187,7 +188,8 @@ fn rules_choose_by_length_and_queue() {
     assert_eq!(sent(SplitRule::LlmD(LlmDSplit { non_cached_tokens: 51, prompt_tokens: 0 })), long);
     assert_eq!(sent(SplitRule::Dynamo(DynamoSplit { eff_isl_ratio_threshold: 1.1, ..DynamoSplit::default() })), long);
     assert_eq!(sent(SplitRule::Dynamo(DynamoSplit::default())), (0..40).collect::<Vec<_>>(), "nothing is cached");
-    // By default the rule lets one prompt run on the prefill replica and two more wait.
+    // By default the rule lets one prompt run on the prefill replica and two more wait. So only the first three long
+    // prompts are sent to it.
     assert_eq!(sent(SplitRule::DynamoQueue(DynamoQueue::default())), [0, 2, 4]);
     let busy =
         DynamoSplit { prefill_busy_threshold: Some(1.0), eff_isl_ratio_threshold: 1.1, ..DynamoSplit::default() };

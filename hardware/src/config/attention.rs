@@ -6,7 +6,8 @@ use super::fields::Fields;
 use crate::models::{Attention, Selection};
 use serde_json::Value;
 
-/// Reads a layer that attends to all earlier tokens: latent if the file has `kv_lora_rank`, else grouped.
+/// Reads a layer that attends to all earlier tokens: latent attention if the file has `kv_lora_rank`, else
+/// grouped-query attention.
 ///
 /// # Errors
 /// A key that the layer needs is missing or out of range, the heads do not divide the hidden size, the KV heads do not
@@ -70,7 +71,7 @@ pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attenti
     }
 }
 
-/// The keys of `config.json` that give the heads of a layer with grouped attention.
+/// The names of the keys in `config.json` that give the heads of a layer with grouped-query attention.
 struct Names {
     heads: &'static str,
     kv_heads: &'static [&'static str],

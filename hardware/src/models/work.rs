@@ -221,7 +221,8 @@ impl ModelShape {
                 None => attention.push(new),
             }
         };
-        // The work of an indexer, which reads one key for each `ratio` tokens of context and computes its scores.
+        // The work of an indexer: it reads one key for each `ratio` tokens of context, and each of its heads computes a
+        // score with this key.
         let scored = |s: Selection, ratio: f64| {
             let (heads, dim, bytes) = (f64::from(s.heads), f64::from(s.head_dim), f64::from(s.key_bits) / 8.0);
             AttentionWork::whole(count * dim * bytes / ratio, 2.0 * count * heads * dim / ratio)

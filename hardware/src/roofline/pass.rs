@@ -77,8 +77,8 @@ pub(super) struct AttentionTimes {
 }
 
 impl AttentionTimes {
-    /// Converts the bytes and FLOP of the attention `work` to seconds. `copies` is the number of GPUs that hold the
-    /// same KV.
+    /// Converts the bytes and FLOP of the attention `work` to seconds. `copies` is the number of GPUs that each hold a
+    /// copy of the same part of the KV.
     pub(super) fn new(work: &AttentionWork, copies: f64, bandwidth: f64, flops: f64) -> AttentionTimes {
         AttentionTimes {
             bytes_s: work.bytes * copies / bandwidth,

@@ -16,8 +16,8 @@ pub(super) struct Arena {
     sent: usize,
 }
 
-/// Size of the arena in bytes. Block tables are the largest part of a batch: 32 MiB hold block tables for 128 million
-/// tokens.
+/// Size in bytes of the arena, the device memory for the integers of a batch. Block tables are the largest part of a
+/// batch: 32 MiB hold block tables for 128 million tokens.
 const CAPACITY: u64 = 32 << 20;
 
 impl Arena {
@@ -48,14 +48,15 @@ impl Arena {
         address
     }
 
-    /// True if the arena has collected the numbers `words`, and they will be at the device address `address`.
+    /// True if the arena (device memory for the integers of a batch) has collected the numbers `words`, and they will
+    /// be at the device address `address`.
     pub(super) fn holds(&self, address: u64, words: &[u32]) -> bool {
         let at = (address - self.memory.address) as usize / 4;
         self.words.get(at..at + words.len()) == Some(words)
     }
 
     /// Copies the numbers that were added since the last call of `send` to the device. Fails if all collected numbers
-    /// together exceed the arena's size.
+    /// together exceed the reserved device memory.
     pub(super) fn send(&mut self, backend: &Arc<dyn Backend>) -> Result<(), CudaError> {
         if 4 * self.words.len() as u64 > self.memory.bytes {
             let (needed, most) = (4 * self.words.len(), self.memory.bytes);

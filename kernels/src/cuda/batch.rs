@@ -110,8 +110,8 @@ impl Sent {
         std::ptr::eq(self.batch, batch) && self.rows == batch.rows()
     }
 
-    /// Adds the batch's arrays to the arena. Padding rows have token 0 at position 0, write their KV to the spare
-    /// block, and attend to no token.
+    /// Adds the batch's arrays to the arena, the device memory for the integers of a batch. Padding rows have token 0
+    /// at position 0, write their KV to the spare block, and attend to no token.
     pub(super) fn new(batch: &Batch, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Sent {
         let rows = batch.rows();
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
@@ -139,7 +139,8 @@ impl Sent {
     }
 
     /// Returns the tiles (groups of queries) for attention over the KV `kv`. The tiles of one batch depend only on the
-    /// number of queries per key-value head. The first call for such a number adds the tiles to the arena.
+    /// number of queries per key-value head. The first call for such a number adds the tiles to the arena, the device
+    /// memory for the integers of a batch.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;

@@ -179,7 +179,8 @@ impl Cuda {
         }
     }
 
-    /// Returns the device addresses of the arrays of `batch`. The first call with a batch adds its arrays to the arena.
+    /// Returns the device addresses of the arrays of `batch`. The first call with a batch adds its arrays to the arena,
+    /// the device memory for the integers of a batch.
     pub(super) fn send(&mut self, batch: &Batch) -> Sent {
         self.begin();
         if let Some(sent) = self.sent.as_ref().filter(|sent| sent.is(batch)) {

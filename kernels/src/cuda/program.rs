@@ -1,5 +1,5 @@
-//! The commands of a pass, encoded as 64-bit words before the commands run. Passes with equal words are replayed as one
-//! CUDA graph.
+//! The commands of a pass, encoded as 64-bit words before the commands run. Passes whose words are equal are replayed
+//! as the same CUDA graph.
 
 use super::arguments::{Arguments, Kernel};
 

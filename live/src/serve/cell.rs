@@ -1,4 +1,5 @@
-//! Runs one cell of a plan on the device: one policy with one seed, at one combination of swept values.
+//! Runs one cell of a plan (the list of all runs of an experiment) on the device: one policy with one seed, at one
+//! combination of swept values.
 
 use super::machine::{Job, Machine, Served};
 use super::monitor::Monitor;
@@ -155,7 +156,8 @@ struct Requests<'a> {
 /// What was measured while the device was warmed up before a live run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
-    /// Mean host time of a step in seconds, including the time for recording the step; 0 if not measured.
+    /// Mean host time of a step (the time in which the device runs no pass), in seconds. It includes the time for
+    /// recording the step; 0 if not measured.
     pub overhead_s: f64,
     /// Warm-up requests per second: their number divided by the time until the last one finished; 0 if none finished.
     pub rate: f64,

@@ -1,5 +1,6 @@
-//! Statistics of the host time of steps: of all steps, of steps with large batches, and of the parts of the scheduler
-//! and the policy. The memory does not grow with the number of steps.
+//! Statistics of the host time of steps (the time in which the device runs no pass): over all steps, over steps with
+//! large batches, and of the scheduler's and the policy's parts of the host time. The memory does not grow with the
+//! number of steps.
 
 use super::tape::passes;
 use foretoken_compare::live_runs::{HostTime, HostTimes, LARGE_BATCH};

@@ -18,8 +18,8 @@ pub struct Monitor {
     window: Window,
 }
 
-/// Numbers of decode requests and of drafted, verified, accepted and emitted tokens, summed over the steps since the
-/// last update of the progress line.
+/// Number of decode requests and numbers of drafted, verified, accepted and emitted tokens, each summed over the steps
+/// since the last update of the progress line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Window {
     request_steps: u64,

@@ -1,6 +1,6 @@
-//! Checks, before the models are loaded, whether each policy of a plan can run on a device with the settings of every
-//! variant (combination of swept values). Computes the memory sizes with which every policy can run in every variant.
-//! An error names the setting or the policy.
+//! Checks, before the models are loaded, whether each policy of a plan (the list of all runs of an experiment) can run
+//! on a device with the settings of every variant (combination of swept values). Computes the memory sizes with which
+//! every policy can run in every variant. An error names the setting or the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;
@@ -90,7 +90,7 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
     room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
 }
 
-/// The swept values of a variant as text, for messages.
+/// The swept values of the variant with index `variant` (a combination of swept values) as text, for messages.
 fn said(plan: &Plan, variant: usize) -> String {
     let all = plan.variants[variant].choices.iter().map(|c| format!("{} = {}", c.name, c.value));
     all.collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
-//! Runs all cells of a plan on the device, one after the other. A cell is one policy with one seed, at one
-//! combination of swept values. The results of a cell are stored when it ends.
+//! Runs all cells of a plan (the list of all runs of an experiment) on the device, one after the other. A cell is one
+//! policy with one seed, at one combination of swept values. The results of a cell are stored when it ends.
 
 use super::cell::{Bench, Recorded, tape_name};
 use super::machine::{Machine, Models, open};
@@ -48,7 +48,7 @@ pub struct LiveCell {
 
 const ORDER: &str = "seed by seed; the baseline first, then the policies in the order of the table";
 
-/// The results of running a plan live.
+/// The results of running a plan (the list of all runs of an experiment) on a device.
 pub struct Ran {
     /// The content of `live.json`.
     pub report: LiveReport,
@@ -62,8 +62,9 @@ pub struct Ran {
     pub ended: Option<Box<Problem>>,
 }
 
-/// Finds the models, checks the plan, opens the device and runs every cell (one policy with one seed) of the plan on
-/// it. A device that fails during a run, and an interrupt by the user, are not errors: [`Ran::ended`] reports them.
+/// Finds the models, checks the plan, opens the device and runs every cell (one policy with one seed) of the plan (the
+/// list of all runs) on it. A device that fails during a run, and an interrupt by the user, are not errors:
+/// [`Ran::ended`] reports them.
 ///
 /// # Errors
 /// The plan cannot run live, the device cannot be opened or warmed up, or a file cannot be written.
@@ -110,7 +111,7 @@ struct Runner<'a> {
     store: Store,
     ran: Ran,
     /// P90 TPOT of the baseline in seconds, by (index of the combination of swept values, index of the seed); `None`
-    /// without a TPOT. TPOT bounds of an experiment may be scaled from this number.
+    /// without a TPOT. A TPOT bound of the experiment may be a multiple of this number.
     p90: HashMap<(usize, usize), Option<f64>>,
 }
 

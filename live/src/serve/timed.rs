@@ -28,8 +28,8 @@ pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Loads the target and the draft onto the device once. The allocated memory is enough to serve runs of `capacity` and
-/// to time all passes of a profile.
+/// Loads the target and the draft onto the device once. The allocated memory is enough to serve runs that need at most
+/// `capacity`, and to time all passes of a profile.
 ///
 /// # Errors
 /// No device has this name, the device cannot be opened, a pass fails, or the models do not fit into its memory.

@@ -41,7 +41,7 @@ pub struct PassCosts {
 
 /// The input of a comparison of live runs with simulations.
 pub struct Compared<'a> {
-    /// The plan of the experiment. Its first policy is the baseline.
+    /// The plan (the list of all runs) of the experiment. Its first policy is the baseline.
     pub plan: &'a Plan,
     /// The tapes (logs) of the runs.
     pub tapes: Tapes<'a>,
@@ -197,8 +197,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Simulates the pieces (live runs with their repeats) of a cell (a policy at a load) that count in the comparison,
-    /// and predicts the time of each of their passes.
+    /// Simulates the pieces (live runs with their repeats) of a cell (a policy at a load) that count in the comparison.
+    /// Also predicts the time of each pass of these live runs.
     fn cell(&self, entry: &RunEntry, pieces: Vec<PieceReport>, tapes: CellTapes, by: Predict) -> Result<CellRuns> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -294,8 +294,8 @@ impl Compared<'_> {
         }
     }
 
-    /// How the requests of a cell (a policy at a load) arrive, as text. If the plan has several seeds or swept values,
-    /// the text also has the seed and the swept values.
+    /// How the requests of a cell (a policy at a load) arrive, as text. If the experiment has several seeds or swept
+    /// values, the text also has the seed and the swept values.
     fn load(&self, entry: &RunEntry) -> String {
         match self.group(entry) {
             name if name.is_empty() => entry.load.to_string(),

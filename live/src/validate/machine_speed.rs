@@ -170,14 +170,16 @@ mod tests {
         close(1, 1.6 / 1.3);
         close(32, 2.2 / 2.1);
         close(500, 2.2 / 2.1);
-        // For the interpolation of the machine's pace, 16 tokens are halfway between 8 and 32 on the logarithmic scale.
+        // For the interpolation of the machine's pace (the factor by which passes took longer than usual), 16 tokens
+        // are halfway between 8 and 32 on the logarithmic scale.
         close(16, (1.6 / 1.3 + 2.2 / 2.1) / 2.0);
         assert_eq!(slow.factor(Role::Draft, 3), 1.0);
         // A time that an interruption lengthened is left out of the usual time.
         let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
         assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
-        // All probes (timings of fixed passes) together define the usual time, so the pace over all of them is 1. The
-        // pace is also 1 for a piece (a live run and its repeat) without probes.
+        // All probes (timings of fixed passes) together define the usual time, so the pace over all of them (the factor
+        // by which passes took longer than usual) is 1. The pace is also 1 for a piece (a live run and its repeat)
+        // without probes.
         assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
         assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
     }

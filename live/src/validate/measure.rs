@@ -78,8 +78,8 @@ fn usual_context(workload: &Workload) -> u32 {
     median(halfway.collect()) as u32
 }
 
-/// Refuses a plan with several variants (combinations of swept values) or seeds, because a validation has one of
-/// each.
+/// Refuses a plan (the list of all runs of an experiment) with several variants (combinations of swept values) or
+/// seeds, because a validation has one of each.
 ///
 /// # Errors
 /// The plan has several variants or several seeds.

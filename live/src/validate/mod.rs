@@ -1,12 +1,13 @@
-//! Measures the simulator's errors. Live runs of a device are simulated on the event clock, and the numbers of each
-//! live run are compared with the numbers of its simulations.
+//! Measures the simulator's errors. Live runs of a device are simulated on the event clock (simulated time that jumps
+//! from event to event), and the numbers of each live run are compared with the numbers of its simulations.
 //!
 //! [`run_and_compare`] runs the whole validation. [`Measuring`] makes the live runs in pieces ([`piece`]: a live run
 //! and its repeat), with probes of the machine's speed in between ([`probe`]). [`runs`] lists the live runs.
 //! [`compare_runs`] simulates each piece twice: with the recorded acceptance, where tokens must be equal and only times
 //! may differ, and with the modelled acceptance. Further simulations have 3 % longer passes, or costs fitted to other
-//! cells (a policy at a load). The numbers, bounds and pages are in `foretoken-compare`. A piece in which the machine
-//! changed its speed is left out of all numbers. No run may be predicted with measurements of the same run.
+//! cells (a policy at a load). The crate `foretoken-compare` has the numbers to compare, the bounds on their errors,
+//! and the report's pages. A piece in which the machine changed its speed is left out of all numbers. No run may be
+//! predicted with measurements of the same run.
 
 mod compare_runs;
 mod costs_of_other_cells;

@@ -164,8 +164,8 @@ impl<'a> Pieces<'a> {
             &which,
         )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
-        // The manifest gets the digest of the finished tape (the log of the run), so that a later damage of the tape
-        // is found.
+        // The manifest (the list of finished files) gets the digest of the finished tape (the log of the run), so that
+        // a later damage of the tape is found.
         self.measuring.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {

@@ -43,7 +43,8 @@ pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<Pie
     Ok(PieceRequests { first: from as u32, workload })
 }
 
-/// The error for a workload without arrival times that can be scaled to a rate, such as a closed loop.
+/// The error for a workload without arrival times that can be scaled to a rate, such as a closed loop, in which a fixed
+/// number of clients send requests.
 pub fn no_arrivals() -> Box<Problem> {
     Problem::bad_input("validate: the workload has no arrivals whose rate could be set")
         .help("take arrivals = { poisson = { rate = 1.0 } } with requests = 2000; the rate is set by the loads")

@@ -173,16 +173,17 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     }
     let text = render(&validation);
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
-    // The report states the rule by which pieces (live runs with their repeats) count, then how many count, then the
-    // numbers.
+    // The report first states the rule by which pieces (live runs with their repeats) count. It says how many pieces
+    // count before it gives numbers, such as the mean TPOT.
     let (rule, repeats, number) =
         (place("rule, stated before the runs: a piece counts when"), place("live against live: "), place("TPOT, mean"));
     assert!(rule < repeats && repeats < number && place("12 of 12 count") < number);
     place("of 2 cells at 0.5");
 }
 
-/// The machine changes its speed during the second piece (a live run and its repeat) of the second closed loop. This
-/// piece is left out. The other pieces of this policy at this load count.
+/// The machine changes its speed during the second piece (a live run and its repeat) of the second closed loop (a
+/// policy served with a fixed number of clients). This piece is left out. The other pieces of this policy at this load
+/// count.
 #[test]
 fn a_piece_in_which_the_machine_changed_is_left_out() {
     let steady = vec![1.0; ROUND];

@@ -35,9 +35,9 @@ pub struct Probe {
 /// Number of probes (timings of a few fixed passes) in a piece: before, between and after its two live runs.
 pub const PROBES: usize = 3;
 /// Time that a probe (a timing of a few fixed passes) spends on each pass. A probe goes on longer while the pass has
-/// fewer samples than the first number of [`TIMES`]. The time includes the passes before the samples, which are not
-/// counted. If other virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median
-/// over the seconds around it. The median over a quarter of a second still differs by 4 %.
+/// fewer than 5 samples ([`TIMES`]). The time includes the passes before the samples, which are not counted. If other
+/// virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median over the seconds
+/// around it. The median over a quarter of a second still differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
 /// (fewest, most) samples of each pass in a probe (a timing of a few fixed passes). With fewer samples, a sample that
 /// an interruption lengthened cannot be recognised.
@@ -239,7 +239,8 @@ mod tests {
         let mut machine = Slow(0);
         let all = probed(&setup(), 8, 200, 150);
         assert_eq!(timed(&mut machine, &all).unwrap().seconds, [2.0; 5]);
-        // The probe takes one sample of each of its five passes. One pass that is not counted runs before each sample.
+        // The probe (a timing of fixed passes) takes one sample of each of its five passes. One pass that is not
+        // counted runs before each sample.
         assert_eq!(machine.0, 10);
     }
 
@@ -267,7 +268,8 @@ mod tests {
         let found = timed(&mut machine, &all).unwrap();
         let off = found.seconds.iter().zip([1e-3, 1e-3, 1e-3, 1e-3, 1e-4]).map(|(s, expected)| s / expected - 1.0);
         assert!(off.clone().all(|off| off.abs() < 1e-9), "{found:?}");
-        // The machine also ran the passes before each row of samples, whose times are discarded.
+        // `passes` also counts the passes that the machine runs before each row of samples. The times of these passes
+        // are discarded.
         assert!(machine.passes >= 5 * (2 + TIMES.0) && machine.passes <= 5 * 2 * TIMES.1, "{}", machine.passes);
     }
 }

@@ -114,14 +114,15 @@ fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
 pub struct PieceTapes {
     /// Index of the piece (a live run and its repeat) in its cell (a policy at a load).
     pub index: usize,
-    /// The tapes of the live run and of its repeat. Tapes without a step are left out.
+    /// The tapes (logs) of the live run and of its repeat. Tapes without a step are left out.
     pub tapes: Vec<Tape>,
 }
 
 /// The tapes (logs of live runs) of a cell (a policy at a load), without the pieces that are left out of the
 /// comparison.
 pub struct CellTapes {
-    /// The pieces (live runs with their repeats) that count in the comparison and have at least one tape with a step.
+    /// The pieces (live runs with their repeats) that count in the comparison and have at least one tape (log of a live
+    /// run) with a step.
     pub pieces: Vec<PieceTapes>,
     /// For each partial tape (log of a live run) of a piece that counts in the comparison: how much of the run the tape
     /// has.

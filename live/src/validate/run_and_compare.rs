@@ -107,7 +107,8 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     request.work.interrupt.keeps("all runs are kept", "foretoken validate DIR compares them");
     drop(watch);
     let mut manifest = Manifest::read(folder.path())?;
-    // The live runs are complete. The manifest's file says so only after the comparison is written.
+    // The live runs are complete. The file of the manifest (the list of finished files) says so only after the
+    // comparison is written.
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let caveats = changes(folder.path(), &manifest, &plan)?;
@@ -170,7 +171,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     write_outcome(&compared, &Folder::at(to))
 }
 
-/// Loads an experiment's plan and prepares it for live runs.
+/// Loads an experiment's plan (the list of all its runs) and prepares it for live runs.
 fn load_plan(experiment: &Path, sets: &[String]) -> Result<Plan> {
     let mut plan = Plan::load(experiment, sets)?;
     prepare(&mut plan);
@@ -212,7 +213,8 @@ impl Profiling<'_> {
         interrupt: &AtomicBool,
     ) -> Result<&'static str> {
         let (name, text) = match &self.given {
-            // The text is copied unchanged, so that the seal of an edited profile stays broken.
+            // The text is copied unchanged, so that the seal (a checksum at the end of the text) of an edited profile
+            // stays wrong.
             Some(given) => (PROFILE, given.text.clone()),
             None => {
                 let (share, whole_s) = (first_slice(self.spec), self.spec.profile_s);
@@ -264,10 +266,11 @@ fn serve(
     Measuring { machine, live, spec, policies: &policies, setting, prompts, slices, folder, interrupt }.run()
 }
 
-/// Sentences about files that changed since the live runs: the experiment, the profile and the plan's inputs.
+/// Sentences about files that changed since the live runs: the experiment, the profile, and other files that the
+/// experiment reads.
 fn changes(folder: &Path, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
     let mut changes = Vec::new();
-    // A profile that was given is one of the plan's inputs, which are compared below.
+    // A profile that the user gave is one of the files that the experiment reads. These files are compared below.
     let own_profile = folder.join(BELIEF).exists().then_some(PROFILE);
     for name in [Some(EXPERIMENT), own_profile].into_iter().flatten() {
         let Some(was) = manifest.files.get(name) else { continue };
@@ -300,7 +303,8 @@ pub struct GivenProfile {
     /// Digests of the tapes (logs of live runs) to which the profile was fitted. The profile must not predict the
     /// runs of these tapes.
     fitted_to: Vec<String>,
-    /// A warning if the seal of the profile's file is broken, which means that the file was edited.
+    /// A warning if the seal of the profile's file (a checksum at its end) is wrong, which means that the file was
+    /// edited.
     changed: Option<String>,
 }
 

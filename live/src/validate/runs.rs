@@ -1,5 +1,5 @@
 //! The list of live runs to compare (`runs.json`). A validation writes this list. For a folder that `foretoken live`
-//! wrote, the list is made of its tapes, one entry each.
+//! wrote, the list is made of its tapes (logs of live runs), one entry each.
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
@@ -16,14 +16,14 @@ const VERSION: u32 = 2;
 /// Number of live runs in a piece: the first run and its repeat.
 pub const PARTS: usize = 2;
 
-/// A cell of a validation: one policy at one load. It runs in pieces (live runs with repeats).
+/// A cell of a validation: one policy at one load. Its live runs are made in pieces (a live run and its repeat).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
-    /// Index of the variant (combination of swept values) in the plan.
+    /// Index of the variant (combination of swept values) in the plan, the list of all runs of the experiment.
     pub variant: usize,
-    /// Index of the seed in the plan.
+    /// Index of the seed in the plan's list of seeds.
     pub seed: usize,
-    /// Index of the policy in the plan.
+    /// Index of the policy in the plan's list of policies.
     pub policy: usize,
     /// How the requests of the runs of this cell (a policy at a load) arrive.
     pub load: Load,
@@ -36,7 +36,7 @@ pub struct RunEntry {
 /// live` serves them once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The id in the whole workload of the first request that the piece's runs serve.
+    /// The id in the whole workload of the first request that the runs of this piece (a live run and its repeat) serve.
     pub first: u32,
     /// File names of the piece's tapes (logs of live runs): of the live run, then of its repeat.
     pub tapes: Vec<String>,
@@ -100,7 +100,7 @@ impl RunEntry {
 }
 
 impl Runs {
-    /// Makes an empty list. `probed` are the passes that probes will time, to see the machine's speed.
+    /// Makes an empty list of live runs. `probed` are the passes that probes will time, to see the machine's speed.
     pub fn new(probed: Vec<Probed>) -> Runs {
         Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
     }
@@ -177,7 +177,7 @@ impl Runs {
         }
     }
 
-    /// The text of `runs.json`: the list as JSON, with a seal.
+    /// The text of `runs.json`: the list of live runs as JSON, with a checksum at its end (a seal).
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }

@@ -1,5 +1,5 @@
-//! Simulates the live run of a piece (a live run and its repeat) on the event clock, with several kinds of acceptance
-//! and of pass costs.
+//! Simulates the live run of a piece (a live run and its repeat) on the event clock, which jumps from event to event.
+//! There are several simulations, with different acceptance and pass costs.
 
 use super::machine_speed::{Pace, Paced};
 use super::shifted_acceptance::ShiftedAcceptance;

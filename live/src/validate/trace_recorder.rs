@@ -5,15 +5,16 @@ use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
 use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time};
 
-/// An executor that forwards all calls to the executor `inner`. It records the calls as steps, and adds host time
-/// between steps.
+/// An executor that forwards all calls to the executor `inner`. It records the calls as steps, and adds host time (time
+/// in which no pass runs) between steps.
 pub struct TraceRecorder<E> {
     inner: E,
     /// True if the run has no speculation. A target pass then has one new token per decode request.
     plain: bool,
-    /// Host time that is added after each step, because the executor `inner` only knows the times of passes.
+    /// Host time (time in which no pass runs) that is added after each step. The executor `inner` only has the times of
+    /// passes.
     overhead: Time,
-    /// True if a step has ended and its host time is not added yet.
+    /// True if a step has ended, and the host time after it (time in which no pass runs) is not added yet.
     host_time_due: bool,
     step: StepTrace,
     steps: Vec<StepTrace>,

@@ -106,19 +106,21 @@ struct Running {
     lengths: Vec<u32>,
     phase: Phase,
     trial: Trial,
-    /// Number of test and set phases begun after the first. It is also the id of the current trial (the test of one
-    /// length). Outcomes of steps of earlier trials are ignored.
+    /// Number of phases begun after the first: test phases, in which one length is tested, and set phases, in which the
+    /// best length runs. It is also the id of the current trial (the test of one length). Outcomes of steps of earlier
+    /// trials are ignored.
     trials: u64,
-    /// Mean seconds of a step without draft tokens, from the newest trial of length 0. It is the cost to which other
+    /// Mean seconds of a step without draft tokens, from the newest test of length 0. It is the cost to which other
     /// lengths are compared.
     plain_s: f64,
     /// Utility (gain in tokens divided by the rise in cost) of each length tested since the last set phase, in the
     /// order of `lengths`. It is cleared at the end of the set phase that follows. In a set phase the best length runs.
     utility: Vec<f64>,
-    /// Number of set phases in a row whose draft length was 0, so that nothing was drafted.
+    /// Number of set phases (steps with the best tested length) in a row whose draft length was 0, so that nothing was
+    /// drafted.
     disabled: u32,
-    /// For each step whose outcome has not arrived, oldest first: the id of its trial. `None` for a step of a set
-    /// phase, and for a step in which no request could draft.
+    /// For each step whose outcome has not arrived, oldest first: the id of its trial (the test of one length). `None`
+    /// for a step of a set phase, in which the best length runs, and for a step in which no request could draft.
     awaited: VecDeque<Option<u64>>,
 }
 
@@ -163,10 +165,10 @@ impl Running {
         }
     }
 
-    /// Ends the trial of `lengths[tested]` and stores its utility. If there is a longer length, and utility rose or
-    /// `tested` is 0 or 1, the trial of the next longer length begins. Otherwise a set phase with the best length
-    /// begins. If the best length is 0 and the set phase before also had length 0, the new set phase is twice as long,
-    /// up to `most_back_off` times `set_steps`.
+    /// Ends the trial (the test) of `lengths[tested]` and stores its utility (gain in tokens divided by the rise in
+    /// cost). If there is a longer length, and utility rose or `tested` is 0 or 1, the trial of the next longer length
+    /// begins. Otherwise a set phase begins, in which the best length runs. If the best length is 0 and the set phase
+    /// before also had length 0, the new set phase is twice as long, up to `most_back_off` times `set_steps`.
     fn conclude(&mut self, tested: usize) {
         let t = self.trial;
         let step_s = t.seconds / f64::from(t.steps);
@@ -179,7 +181,8 @@ impl Running {
         // the utility of length 0 is 1.
         let now = if tested == 0 { 1.0 } else { gain / (step_s / self.plain_s) };
         self.utility.push(now);
-        // The tests go on after the shortest draft length even if utility falls there, because a longer length may pay.
+        // The tests always go on after length 0 and after the next longer length, even if utility falls there, because
+        // a still longer length may pay.
         let rises = tested < 2 || before.is_some_and(|before| now > before);
         if rises && tested + 1 < self.lengths.len() {
             return self.begin(Phase::Test(tested + 1));

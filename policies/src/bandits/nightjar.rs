@@ -88,7 +88,8 @@ struct Clock {
 struct Running {
     k_max: u32,
     bucket: usize,
-    /// Seconds in which the draft model processes one context token that it skipped, by the policy's belief about cost.
+    /// Seconds in which the draft model processes one context token that it skipped, by the policy's own cost formula
+    /// (belief).
     catch_up_s: f64,
     luck: Luck,
     /// For each bucket (neighbouring batch sizes with a common bandit): its position in its blocks and bins of steps.
@@ -106,7 +107,8 @@ impl Running {
     fn new(rule: NightjarLike, context: &PolicyContext) -> Running {
         let k_max = rule.k_max.min(context.max_draft_len);
         let buckets = context.max_num_seqs.div_ceil(rule.bucket).max(1) as usize;
-        // The clock starts at the end of a bin of steps, so that the first step begins a block of bins.
+        // The clock (the position among bins, which are runs of steps) starts at the end of a bin, so that the first
+        // step begins a block of bins.
         let clock = Clock { block: 1, bin: 0, step: 1, exploring: None };
         Running {
             k_max,

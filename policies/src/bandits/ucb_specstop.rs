@@ -70,7 +70,7 @@ impl Definition for UcbSpecstopLike {
 /// An arm of the bandit: a draft length with the mean tokens and the mean time of its steps.
 struct Arm {
     len: u32,
-    /// Mean number of tokens of a request in a step, the bonus token included.
+    /// Mean number of tokens of a request in a step with this draft length, the bonus token included.
     tokens: Mean,
     /// Mean seconds of the steps that ran this draft length.
     seconds: Mean,
@@ -91,8 +91,8 @@ impl Running {
             return f64::INFINITY;
         }
         let radius = (self.exploration * (pulls as f64).ln() / arm.tokens.count as f64).sqrt();
-        // A step gives a request at most 1 + len tokens, so the upper bound ends there. The lower bound of the time is
-        // at least half of its mean, so that the ratio stays finite.
+        // A step gives a request at most 1 + len tokens, so the upper bound on the mean tokens is at most 1 + len. The
+        // lower bound on the mean time is at least half of the mean time, so that the ratio stays finite.
         let tokens = (arm.tokens.value + f64::from(arm.len) * radius).min(f64::from(arm.len) + 1.0);
         tokens / (arm.seconds.value * (1.0 - radius.min(0.5)))
     }

@@ -1,7 +1,7 @@
 //! `one-step-ahead`: a bound, that is, a policy that knows more than a server can know. It knows what the bound
-//! `knows-confidences` knows: true costs, the acceptance law, and the confidences of the step before drafting. It also
-//! weighs what its choice leaves behind for the next step: longer contexts, and tokens that the draft model has not
-//! processed.
+//! `knows-confidences` knows: true costs, the acceptance law (the true probabilities of acceptance), and the
+//! confidences of the step before drafting. It also weighs what its choice leaves behind for the next step: longer
+//! contexts, and tokens that the draft model has not processed.
 //!
 //! The bound takes the draft lengths with the most expected worth (tokens − price · seconds) over this step and the
 //! next one (`ahead_steps.rs`). The next step's confidences are not known, so the acceptance of its draft tokens is
@@ -18,11 +18,13 @@ use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, OraclePolicy, RequestId, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
-/// Settings of the bound `one-step-ahead`, which bounds what can be gained in this step and the next one.
+/// Settings of the bound `one-step-ahead`: a policy that knows more than a server can, and shows the most that this
+/// step and the next one can gain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OneStepAhead {
-    /// How step time is priced. In each step the bound takes the lengths with the most tokens − price · seconds.
+    /// How step time is priced. In each step the policy takes the draft lengths with the most tokens − price · seconds
+    /// over this step and the next one.
     pub price: Price,
 }
 
@@ -79,8 +81,9 @@ struct Running {
     /// For each request and depth: the probability that a draft token of the next step is accepted together with all
     /// before it. `longest` entries a request.
     next: Vec<f64>,
-    /// True if, so far in this run, the draft model has missed at least one token of a request. In engines that draft
-    /// at the end of a step, the draft model never misses a token. Drafters without KV have no tokens to miss.
+    /// True if, so far in this run, the draft model has missed (not processed) at least one token of a request. In
+    /// engines that draft at the end of a step, the draft model never misses a token. Drafters without KV have no
+    /// tokens to miss.
     owes: bool,
     request_rate: RequestRate,
 }

@@ -24,7 +24,7 @@ const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 /// Which draft tokens a bound considers for each request, and with which probability it expects them to be accepted. A
 /// bound is a policy that shows how well a server could do at best.
 pub(crate) trait Expected {
-    /// The greatest draft length, in tokens, that the bound considers for request `i` (an index into the batch).
+    /// The greatest draft length, in tokens, that the policy considers for request `i` (an index into the batch).
     fn most(&self, i: usize) -> u32;
     /// The probability that the draft token of request `i` at `depth` (from 1) of this step and all before it are
     /// accepted.
@@ -200,8 +200,8 @@ struct Table<'a, E> {
 
 impl<E: Expected> Table<'_, E> {
     /// Fills `lens` and `next` for each number of draft passes of this step, 0 to `deepest`. `lens` gets each request's
-    /// length with the most worth over both steps. `next` gets the tokens and the time that the requests then add to
-    /// the next step.
+    /// length with the most worth (tokens − price · time) over both steps. `next` gets the tokens and the time that the
+    /// requests then add to the next step.
     fn choose(&self, deepest: u32, lens: &mut Vec<u32>, next: &mut Vec<Gain>) {
         let (n, passes) = (self.batch.len(), deepest as usize + 1);
         lens.clear();

@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     /// If true pass times are linear, no draft lengths are worth more over two steps (tokens − price · seconds) than
-    /// the lengths that the bound chooses.
+    /// the lengths that the search chooses.
     #[test]
     fn it_equals_exhaustive_search(
         batch in any_batch(3, LONGEST),
@@ -147,8 +147,8 @@ proptest! {
         prop_assert!((said - chosen).abs() <= slack, "{lens:?}: {said} and {chosen}");
     }
 
-    /// Without a price, the bound finds the most tokens a second over two steps. With this rate as the price of a
-    /// second, no lengths have tokens − price · seconds above 0.
+    /// Without a price, the search finds the lengths with the most tokens a second over two steps. With this rate as
+    /// the price of a second, no lengths have tokens − price · seconds above 0.
     #[test]
     fn the_ratio_of_both_steps_is_the_best(
         batch in any_batch(3, LONGEST),
@@ -180,8 +180,8 @@ fn a_debt_that_costs_more_than_a_draft_is_not_made() {
     let truth = truth(&draft, &target, &belief);
     let batch = Batch::new(&[100], &[1]);
     let view = batch.view();
-    // A draft token takes 1 ms, which is worth 0.4 tokens, and is accepted with probability 0.3. In the next step this
-    // probability is 0.95.
+    // A draft token takes 1 ms, which costs 0.4 tokens at the price of 400 tokens a second, and is accepted with
+    // probability 0.3. In the next step this probability is 0.95.
     let odds = Odds { limit: &[1], now: &[vec![0.3]], next: &[vec![0.95]] };
     let chosen = |owes| {
         let mut lens = [0];

@@ -10,7 +10,8 @@ use crate::plain::fixed::Fixed;
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Settings of the bound `clairvoyant-static`, which runs every fixed draft length and keeps the best run.
+/// Settings of the bound `clairvoyant-static`, which runs every fixed draft length and keeps the best run. No server
+/// can choose in hindsight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClairvoyantStatic {
@@ -56,8 +57,8 @@ impl Definition for ClairvoyantStatic {
         lengths.into_iter().map(|k| PolicySpec::Fixed(Fixed { k })).collect()
     }
 
-    /// Returns an engine without draft tokens, which is never used: the experiment runs the policies of
-    /// [`tries`](Definition::tries) instead.
+    /// Returns [`Speculation::Off`], an engine that drafts nothing. The experiment never uses it, because it runs the
+    /// policies of [`tries`](Definition::tries) instead.
     fn build(&self, _: &PolicyContext) -> Speculation {
         Speculation::Off
     }

@@ -1,9 +1,9 @@
 //! The draft lengths that are worth most in a step, for bounds (policies that show how well a server could do at best).
 //! The bounds know the true pass times and a value of every draft token.
 //!
-//! Request i drafts and verifies d_i tokens. Its token at depth j is worth `value(i, j)` expected tokens. For an oracle
-//! the value is 1 or 0. For other bounds it is the probability that this token and all before it are accepted. Values
-//! never rise with depth.
+//! Request i drafts and verifies d_i tokens. Its token at depth j is worth `value(i, j)` expected tokens. For an
+//! oracle, which knows the tokens that will be accepted, the value is 1 or 0. For other bounds it is the probability
+//! that this token and all before it are accepted. Values never rise with depth.
 //!
 //! Take a fixed number of draft passes D, and true pass times that are linear in
 //! [`PassShape`](foretoken_sim::PassShape). The step time is then a constant plus a cost for each token. The lengths

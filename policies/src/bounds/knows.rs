@@ -21,8 +21,8 @@ use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, OraclePolicy, RequestId, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
-/// What a bound knows about a step's draft tokens before the draft passes run. Each of the three choices includes the
-/// knowledge of the choice before it.
+/// What a bound (a policy that knows more than a server can) knows about a step's draft tokens before the draft passes
+/// run. Each of the three choices includes the knowledge of the choice before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knowledge {
@@ -35,20 +35,20 @@ pub enum Knowledge {
     Lengths,
 }
 
-/// Settings of the bounds `knows-rates`, `knows-confidences` and `knows-lengths`, which differ in what they know of a
-/// step's draft tokens before drafting.
+/// Settings of the bounds `knows-rates`, `knows-confidences` and `knows-lengths`: policies that know more than a server
+/// can. They differ in what they know of a step's draft tokens before drafting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Knows {
-    /// What the bound knows about a step's draft tokens before it drafts them.
+    /// What the policy knows about a step's draft tokens before it drafts them.
     pub knowledge: Knowledge,
-    /// How step time is priced. In each step the bound takes the lengths with the most tokens − price · seconds.
+    /// How step time is priced. In each step the policy takes the draft lengths with the most tokens − price · seconds.
     pub price: Price,
 }
 
 impl Knows {
-    /// The settings of a bound that knows `knowledge`. The bound takes the lengths with the most tokens a second in
-    /// each step.
+    /// The settings of the policy that knows `knowledge`. In each step it takes the draft lengths with the most tokens
+    /// a second.
     pub fn with(knowledge: Knowledge) -> Knows {
         Knows { knowledge, price: Price::Step }
     }
@@ -112,7 +112,8 @@ impl Definition for Knows {
     }
 }
 
-/// One of the `knows-…` bounds in a run: its settings, and what it has concluded about each request.
+/// One of the `knows-…` policies in a run: its settings, and what it has concluded about each request's acceptance
+/// rate.
 struct Running {
     settings: Knows,
     longest: u32,

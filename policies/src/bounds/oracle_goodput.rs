@@ -1,6 +1,6 @@
-//! `oracle-goodput`: the lengths with the most tokens per second in this step, bonus tokens included. It knows which
-//! draft tokens will be accepted, and the true cost. It is the best *myopic* choice: over a whole trace another policy
-//! may get ahead, because its choices lead to other batches (docs/model.md 13).
+//! `oracle-goodput`: the lengths with the most tokens per second in this step, bonus tokens included. The oracle knows
+//! which draft tokens will be accepted, and the true cost. It is the best *myopic* choice: over a whole trace another
+//! policy may get ahead, because its choices lead to other batches (docs/model.md 13).
 //!
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
@@ -20,7 +20,7 @@ use crate::look::{Dash, Look, Marker, SKY_BLUE};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
-/// Whether the oracle chooses a length for each request or one for the batch.
+/// Whether the oracle chooses a draft length for each request or one for the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
@@ -37,7 +37,7 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleGoodput {
-    /// Whether the oracle chooses a length for each request or one for the batch.
+    /// Whether the oracle chooses a draft length for each request or one for the batch.
     pub form: Form,
     /// How step time is priced. In each step the oracle takes the lengths with the most tokens − price · seconds.
     pub price: Price,

@@ -42,7 +42,7 @@ impl Definition for OracleLength {
     }
 }
 
-/// The bound `oracle-length` while the engine runs; it keeps no state.
+/// The policy `oracle-length` while the engine runs; it keeps no state.
 struct Running {
     longest: u32,
 }

@@ -29,7 +29,7 @@ pub(crate) struct Posteriors {
     scratch: Scratch,
 }
 
-/// What a bound has concluded about one request's acceptance rate and its newest token.
+/// What the policy has concluded about one request's acceptance rate and its newest token.
 #[derive(Default)]
 struct Posterior {
     /// Probability of each hypothesis about the request's acceptance rate.
@@ -84,7 +84,7 @@ impl Posteriors {
         }
     }
 
-    /// Removes what a bound has concluded about request `id`, which has ended.
+    /// Removes what the policy has concluded about request `id`, which has ended.
     pub fn end(&mut self, id: RequestId) {
         self.slots.free(id);
     }

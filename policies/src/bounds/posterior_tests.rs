@@ -1,5 +1,6 @@
-//! Tests of `posterior.rs`: the predicted survival of draft tokens is calibrated for every acceptance source with a law
-//! (known probabilities of acceptance), and equals a sum over all cases of right and wrong draft tokens.
+//! Tests of `posterior.rs`, which predicts the survival of draft tokens (the probability that a token and all before it
+//! are accepted). The prediction is calibrated for every acceptance source with a law (known probabilities of
+//! acceptance). It equals a sum over all cases of right and wrong draft tokens.
 
 use super::*;
 use crate::testing::outcome;
@@ -73,7 +74,8 @@ fn assert_calibrated(name: &str, predictions: &[(f64, bool)]) {
             survived += f64::from(u8::from(right));
         }
         // Draft tokens of one step depend on each other. The variance of their sum is at most LONGEST times the sum of
-        // their variances. The distributions of confidences come from tables, which may be off by 0.003.
+        // their variances. The distributions of confidences come from tables, whose probabilities may be wrong by
+        // 0.003.
         let tolerance = 5.0 * (variance * f64::from(LONGEST)).sqrt() + 0.003 * n;
         assert!((survived - expected).abs() <= tolerance, "{name}, bin {bin}: {survived} of {n}, {expected} expected");
     }
@@ -112,8 +114,8 @@ fn survival_is_calibrated_for_every_law() {
     }
 }
 
-/// A bound that knows more predicts better which tokens survive: the mean squared error of the predicted survival falls
-/// from `knows-rates` to `knows-confidences`.
+/// A policy that knows more predicts the survival of draft tokens better (the probability that a token and all before
+/// it are accepted): the mean squared error falls from `knows-rates` to `knows-confidences`.
 #[test]
 fn more_knowledge_predicts_better() {
     let error = |all: &[(f64, bool)]| {
@@ -125,9 +127,10 @@ fn more_knowledge_predicts_better() {
     assert!(error(&confidences) < 0.8 * error(&rates), "{} against {}", error(&confidences), error(&rates));
 }
 
-/// After three steps of a request with a hidden acceptance rate, the survival of the next two draft tokens equals a
-/// second computation. It is a sum over all rates, and over both cases, right and wrong, at each output position where
-/// it is unknown whether a draft token is right.
+/// After three steps of a request with a hidden acceptance rate, the survival of the next two draft tokens (the
+/// probability that a token and all before it are accepted) equals a second computation. The second computation is a
+/// sum over all rates, and over both cases, right and wrong, at each output position where it is unknown whether a
+/// draft token is right.
 #[test]
 fn the_filter_equals_a_sum_over_all_bits() {
     let mixture = Mixture { all: Beta { a: 2.0, b: 3.0 }, categories: Default::default(), autocorrelation: 0.4 };

@@ -13,10 +13,11 @@ pub(crate) struct Survivals {
     posteriors: Posteriors,
     /// The most draft tokens that any request may have in a step.
     longest: usize,
-    /// For each request of the batch and each depth: the survival of the draft token; `longest` entries a request.
+    /// For each request of the batch and each depth: the survival of the draft token (the probability that it and all
+    /// before it are accepted); `longest` entries a request.
     survival: Vec<f64>,
-    /// For each request of the batch: the most draft tokens that the bound considers. This is the request's limit; with
-    /// [`Knowledge::Lengths`] the draft tokens also end before the request's last output token.
+    /// For each request of the batch: the most draft tokens that the policy considers. This is the request's limit;
+    /// with [`Knowledge::Lengths`] the draft tokens also end before the request's last output token.
     most: Vec<u32>,
 }
 
@@ -36,7 +37,7 @@ impl Survivals {
                 // A request's last output token is the target's own, so a draft token for it would be of no use.
                 most = most.min(hidden.request(id).output_len.saturating_sub(batch.emitted[i] + 1));
             }
-            // Tokens beyond a request's limit on draft tokens are not drafted, so the bound may not use their
+            // Tokens beyond a request's limit on draft tokens are not drafted, so the policy may not use their
             // confidences as evidence.
             let row = &mut self.survival[i * self.longest..][..most as usize];
             let confidences = knowledge >= Knowledge::Confidences;
@@ -45,7 +46,7 @@ impl Survivals {
         }
     }
 
-    /// The greatest draft length, in tokens, that the bound considers for request `i` of the batch.
+    /// The greatest draft length, in tokens, that the policy considers for request `i` of the batch.
     pub fn most(&self, i: usize) -> u32 {
         self.most[i]
     }
@@ -55,19 +56,20 @@ impl Survivals {
         self.survival[i * self.longest + depth as usize - 1]
     }
 
-    /// Stores the chosen draft lengths, so that the bound can learn from the outcomes of these draft tokens.
+    /// Stores the chosen draft lengths, so that the policy can learn from the outcomes of these draft tokens.
     pub fn proposed(&mut self, batch: &BatchView, draft_len: &[u32]) {
         for ((&id, &start), &len) in batch.ids.iter().zip(batch.emitted).zip(draft_len) {
             self.posteriors.propose(id, start, len);
         }
     }
 
-    /// Stores the outcomes of a step. They change the survivals that the next call of `look` computes.
+    /// Stores the outcomes of a step. They change the survivals (probabilities of acceptance) that the next call of
+    /// `look` computes.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         self.posteriors.observe(outcome);
     }
 
-    /// Removes what the bound has concluded about the acceptance rate of request `id`, which has ended.
+    /// Removes what the policy has concluded about the acceptance rate of request `id`, which has ended.
     pub fn end(&mut self, id: RequestId) {
         self.posteriors.end(id);
     }

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
-    /// The cost of passes: times that the policy measures at the start are the true times, and a linear belief is the
-    /// line that fits the true times.
+    /// The cost of passes: times that the policy measures at the start are the true times, and a linear cost formula
+    /// (belief) is the line that fits the true times.
     #[default]
     Cost,
     /// The meaning of confidences: each confidence is replaced by the true probability that its token is right.
@@ -25,11 +25,12 @@ pub enum Right {
 }
 
 /// Parameters of `true-cost`, `true-calibration` and `true-rates`, which run another policy with the truth in place of
-/// one belief.
+/// one belief (an assumption about costs, confidences or rates).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrueBelief {
-    /// The policy that decides. It must be one that a server could run, and have the belief that is replaced.
+    /// The policy that decides. It must be one that a server could run, and have the belief (assumption) that is
+    /// replaced.
     pub policy: Box<PolicySpec>,
     /// Which belief of the policy (its assumption about costs, confidences or rates) is replaced by the truth.
     pub right: Right,
@@ -162,8 +163,8 @@ impl Definition for TrueBelief {
         check.that("policy", some, || format!("{} has no belief about {belief} that could be put right", label()))
     }
 
-    /// Builds the wrapped policy with the context's truth in place of the belief, and without a delay of outcomes.
-    /// `PolicySpec::build` delays the outcomes of the wrapper.
+    /// Builds the inner policy with the truth in place of its belief (its assumption). The inner policy gets outcomes
+    /// without delay, because `PolicySpec::build` delays the outcomes of the outer policy.
     fn build(&self, context: &PolicyContext) -> Speculation {
         let mut context = *context;
         if let Some(truths) = context.truths {
@@ -201,8 +202,8 @@ impl Around for Informed {
         &mut *self.policy
     }
 
-    /// Which confidences the wrapped policy sees. If wrappers are nested, these are the confidences of the wrapper that
-    /// reveals the most.
+    /// Which confidences the wrapped policy sees. If wrappers (policies that give another policy the truth) are nested,
+    /// these are the confidences of the wrapper that reveals the most.
     fn around_wants(&self) -> Wants {
         let wants = self.policy.wants();
         Wants { shown: wants.shown.max(self.shown), ..wants }

@@ -1,6 +1,6 @@
-//! Tests of the wrappers `true-cost`, `true-calibration` and `true-rates`. A policy's decisions depend on a belief (an
-//! assumption about costs, confidences or rates) exactly if its `beliefs` name the belief. A wrapper refuses policies
-//! without the belief that it replaces.
+//! Tests of the wrappers `true-cost`, `true-calibration` and `true-rates`, which give another policy the truth. A
+//! policy's decisions depend on a belief (an assumption about costs, confidences or rates) exactly if its `beliefs`
+//! name the belief. A wrapper refuses policies without the belief that it replaces.
 
 use super::*;
 use crate::shared::belief::Belief;
@@ -48,9 +48,9 @@ fn confidences_are_believed_where_they_are_read() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// The decisions of a policy change with the cost that it believes if, and only if, its `beliefs` name the cost. Two
-/// policies use costs only in a state that these steps do not bring about: `adaserve-like` for a request that is behind
-/// its TPOT limit by the clock, `nightjar-like` when it starts to draft again.
+/// The decisions of a policy change with its own cost formula if, and only if, its `beliefs` (the assumptions that it
+/// states) name the cost. Two policies use costs only in a state that these steps do not bring about: `adaserve-like`
+/// for a request that is late by its TPOT limit, `nightjar-like` when it starts to draft again.
 #[test]
 fn costs_are_believed_where_they_change_decisions() {
     let model = |delta_s: f64, gamma_s: f64| Coefficients { alpha_s: 1e-8, gamma_s, delta_s };
@@ -71,7 +71,8 @@ fn costs_are_believed_where_they_change_decisions() {
     assert_eq!(wrong, ["adaserve-like", "nightjar-like"]);
 }
 
-/// The decisions of a policy change with the requests' own rates if, and only if, its `beliefs` name the rate.
+/// The decisions of a policy change with the requests' own rates if, and only if, its `beliefs` (the assumptions that
+/// it states) name the rate.
 #[test]
 fn rates_are_believed_where_they_change_decisions() {
     let rates = |rate: f64| -> Arc<[f64]> { vec![rate; 64].into() };

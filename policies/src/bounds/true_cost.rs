@@ -135,8 +135,8 @@ pub(crate) fn draft_token_at(context: u32, gap: u32, always_extend: bool, depth:
     token
 }
 
-/// The shape of `gap` tokens that the draft model catches up with, of a request with `context` tokens. They are the
-/// last tokens of the context; each attends to itself and to all tokens before it.
+/// The shape of a pass in which the draft model processes the last `gap` tokens of a request with `context` tokens,
+/// because it skipped them before. Each of them attends to itself and to all tokens before it.
 pub(crate) fn catch_up(context: u32, gap: u32) -> PassShape {
     let (c, gap) = (u64::from(context), u64::from(gap));
     PassShape { requests: 0, batched: gap, context: 0, pairs: gap * (c - gap) + gap * (gap + 1) / 2 }

@@ -332,7 +332,8 @@ fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
 }
 
 /// Σ w, Σ w x and Σ w x² over divergences x with weights w, so that each value is read once. For values of about ten
-/// nats, a variance computed from these sums is off by 1e-13, far below the 1e-6 it is compared with.
+/// nats, a variance computed from these sums is wrong by about 1e-13. This is far below 1e-6, the variance with which
+/// it is compared.
 struct Moments([f64; 3]);
 
 impl Moments {

@@ -88,8 +88,7 @@ fn bounds_and_lengths_by_hand() {
     let product = wvir * ((2.0 * mean).exp() - 1.0);
     assert!((0.01..0.05).contains(&product), "{product}");
     assert_eq!(lengths(&mut p, &[0]), [5]);
-    // The exponent has the mean divergence divided by the temperature, so a low temperature makes the draft length
-    // shorter.
+    // The draft length falls as exp(2 · mean divergence / temperature) rises. So a low temperature makes it shorter.
     let mut cold = Running::new(Dsde { temperature: 0.05, ..SMALL }, &CONTEXT);
     warm(&mut cold, 0);
     let product = wvir * ((2.0 * mean / (0.05 + 1e-8)).exp() - 1.0);
@@ -100,12 +99,12 @@ fn bounds_and_lengths_by_hand() {
 #[test]
 fn a_steady_history_counts_as_unsteady_and_the_cap_is_the_mean() {
     let mut p = Running::new(SMALL, &CONTEXT);
-    // The variance of the request's divergences is below 1e-6, so the variance ratio WVIR counts as 20, and x = 20
-    // (e^0.02 − 1) = 0.404.
+    // The variance of the request's divergences is below 1e-6, so the variance ratio WVIR counts as 20. The product x
+    // of WVIR and SF = e^0.02 − 1 is 0.404.
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
-    // The warm-up sets k_max = round(5 · 1.5) = 8 (7.5 rounds to even) and k_min = 1, so the length is ⌈7 · 0.596 + 1⌉
-    // = 6.
+    // The warm-up sets k_max = round(5 · 1.5) = 8 (7.5 rounds to even) and k_min = 1. With x = 0.404 the draft length
+    // is ⌈(k_max − k_min)(1 − x) + k_min⌉ = ⌈7 · 0.596 + 1⌉ = 6.
     assert_eq!(p.states[0].bounds, Some((1, 8)));
     assert_eq!(lengths(&mut p, &[0, 1]), [6, 6]);
     // Request 1 now diverges: its length falls to 1. The length of request 0 falls to the mean, ⌈(6 + 1) / 2⌉ = 4.

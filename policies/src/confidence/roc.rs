@@ -88,8 +88,8 @@ impl Samples {
         // Let P samples have matched and N not. A confidence threshold accepts some of both: hits and false alarms. FPR
         // + 3·FNR, times P·N, is least where 3·N·hits − P·false alarms is greatest.
         let (hit, false_alarm) = (3 * self.missed as i64, self.matched as i64);
-        // The last point of each block of points of the ROC curve is a threshold, so the best threshold's score is at
-        // least the greatest score at a block's end.
+        // A threshold's score is 3·N·hits − P·false alarms. The last point of each block of points of the ROC curve is
+        // a threshold, so the best threshold's score is at least the greatest score at a block's end.
         let mut score = 0;
         let mut least = i64::MIN;
         for block in &self.blocks {

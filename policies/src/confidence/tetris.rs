@@ -151,9 +151,9 @@ mod tests {
     }
 
     proptest! {
-        /// The policy verifies k·B tokens, or all draft tokens if the limits allow fewer. It verifies a prefix of each
-        /// request's draft tokens. No other choice of prefixes with at most k·B tokens has a greater sum of cumulative
-        /// probabilities.
+        /// The policy verifies k·B tokens, or all draft tokens if the limits of the requests allow fewer. It verifies a
+        /// prefix of each request's draft tokens. No other choice of prefixes with at most k·B tokens has a greater sum
+        /// of cumulative probabilities.
         #[test]
         fn nothing_beats_the_choice(batch in any_batch(4, 4), confidences in prop::collection::vec(0.01f64..=1.0, 16)) {
             let look = |i: usize, j: usize| confidences[4 * i + j];

@@ -1,10 +1,11 @@
 //! `threshold`: drafts until the draft model's confidence falls below a threshold, for each request by itself or for
 //! the batch on average.
 //!
-//! Sources, one per preset (docs/model.md 5.1, 5.2): Hugging Face transformers `generation/candidate_generator.py`
-//! (`assistant_confidence_threshold` 0.4, per request, at most `num_assistant_tokens` 20), and the "dynamic
-//! speculation" baseline in the AdaSpec repository (0.6 on the batch mean, at most 8). Both keep the token below the
-//! threshold. The self-tuning of the threshold in transformers is not part of this policy.
+//! Sources, one per preset of default settings (docs/model.md 5.1, 5.2): Hugging Face transformers
+//! `generation/candidate_generator.py` (`assistant_confidence_threshold` 0.4, per request, at most
+//! `num_assistant_tokens` 20), and the "dynamic speculation" baseline in the AdaSpec repository (0.6 on the batch mean,
+//! at most 8). Both keep the token below the threshold. The self-tuning of the threshold in transformers is not part of
+//! this policy.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{

@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// A batch gets the draft length of the first bound on the batch size that is at least its size, and length 0
-    /// beyond the last bound.
+    /// The table has upper bounds of the batch size. A batch gets the draft length of the first bound that is not below
+    /// its size. A batch above the last bound gets length 0.
     #[test]
     fn bounds_are_upper_bounds() {
         let policy = DraftLenSchedule::default();

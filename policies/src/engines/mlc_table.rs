@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn the_running_list_counts() {
-        // At most max_num_sequence = 64 tokens n · (k + 1) fit. 9 · 5, 10 · 4 to 16 · 4, 20 · 3 and 21 · 3 fit; 17 · 4
-        // to 19 · 4 and 22 · 3 do not.
+        // n requests with k draft tokens each verify n · (k + 1) tokens, at most max_num_sequence = 64. This limit
+        // allows 9 · 5, 10 · 4 to 16 · 4, 20 · 3 and 21 · 3. It does not allow 17 · 4 to 19 · 4 and 22 · 3.
         let sizes = [(1, 0), (9, 0), (7, 3), (16, 0), (17, 0), (20, 0), (22, 0), (30, 0)];
         assert_eq!(lengths(&MlcTable {}, &sizes), [4, 4, 3, 3, 0, 2, 0, 0]);
     }

@@ -22,8 +22,9 @@ const TRIALS: u32 = 16;
 /// In every `RETRY`-th step the policy tries one of the `CHOICES` of when to decide, even if that choice was measured
 /// to be worse. The choices take turns.
 const RETRY: u32 = 48;
-/// The mean worth of each choice (one of `CHOICES`) is an exponential average over the steps with this choice. A new
-/// step has this weight, or 1/n if the choice has n steps so far, the new one included, and 1/n is greater.
+/// The mean worth (tokens minus the price of time) of each choice (one of `CHOICES`) is an exponential average over the
+/// steps with this choice. A new step has this weight, or 1/n if the choice has n steps so far, the new one included,
+/// and 1/n is greater.
 const WEIGHT: f64 = 0.03;
 /// If decisions after all draft passes would take at most this share of a step's time, the policy decides after every
 /// pass.
@@ -81,7 +82,8 @@ mod tests {
     use super::*;
 
     /// Runs 1,200 steps. A step with choice i of when to decide whether to draft on is worth `earned[i]` tokens more
-    /// than planned. Counts how often each choice was made in the last thousand steps.
+    /// than planned. Decisions after all draft passes take the share `share` of a step's time. Counts how often each
+    /// choice was made in the last thousand steps.
     fn shares(earned: [f64; 3], share: f64) -> [usize; 3] {
         let mut asking = Asking::default();
         let mut counts = [0; 3];

@@ -148,7 +148,7 @@ struct Pending {
 /// The settings of `foresight` that say where the costs of draft and target passes come from.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// True for pass times measured at start-up, false for the linear belief.
+    /// True for pass times measured at start-up, false for the policy's linear cost formula (belief).
     pub profile: bool,
     /// Weight of the newest step when the times of real steps correct the pass times; 0 for no correction.
     pub correction: f64,
@@ -165,7 +165,7 @@ pub(crate) struct Costs {
     /// costs no further draft pass.
     first_pass_is_free: bool,
     correction: f64,
-    /// Estimated seconds that a decision after a draft pass takes, from the times of steps.
+    /// Estimated seconds of one decision after a draft pass whether to draft on, learned from the times of steps.
     decision_s: f64,
     /// The last draft pass after which the policy can decide whether to draft on: one pass before the last pass of the
     /// longest draft length.
@@ -318,7 +318,7 @@ impl Costs {
     }
 
     /// Compares the measured draft and verify time of a step with the estimates, and corrects the pass times and the
-    /// estimated time of a decision.
+    /// estimated time of a decision whether to draft on.
     pub fn observe(&mut self, outcome: &StepOutcome) {
         let step = self.outcomes;
         self.outcomes += 1;
@@ -340,8 +340,8 @@ impl Costs {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
                 predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
             }
-            // The measured draft time does not separate passes from the decisions after them. If the step had a
-            // decision, the time above the estimate is attributed to it.
+            // The measured draft time does not separate passes from the decisions after them (whether to draft on). If
+            // the step had a decision, the time above the estimate is attributed to it.
             let decisions = (passes.min(self.last_asked) + 1).saturating_sub(pending.first_asked);
             let took = outcome.draft_time.as_s();
             if decisions == 0 || took < predicted {
@@ -349,8 +349,8 @@ impl Costs {
             }
             if decisions > 0 {
                 // Draft passes are slower at times for other reasons, such as tokens that the draft model catches up
-                // with. So the estimated time of a decision follows a low quantile: it falls by large steps and rises
-                // by small ones.
+                // with. So the estimated time of a decision (whether to draft on) follows a low quantile: it falls by
+                // large steps and rises by small ones.
                 let each = (took - predicted) / f64::from(decisions);
                 let step = self.correction * took / f64::from(passes);
                 self.decision_s =

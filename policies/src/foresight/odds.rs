@@ -22,8 +22,8 @@ const START_WEIGHT: f64 = 10.0;
 /// steps are multiplied by this factor.
 const KEEP: f64 = 0.999;
 /// When a step is added to the average gains of draft tokens, the weights of earlier steps are multiplied by this
-/// factor. A gain is a token's worth minus the cost of its verification. It changes with the price of time, so gains
-/// are forgotten faster than chances of acceptance.
+/// factor. A gain is a token's worth (probability of acceptance) minus the cost of its verification. It changes with
+/// the price of time, so gains are forgotten faster than chances of acceptance.
 const KEEP_GAINS: f64 = 0.98;
 
 /// Estimates the chance that a draft token is accepted if all tokens before it are, from its confidence or its depth.
@@ -42,8 +42,8 @@ pub(crate) struct Odds {
     /// is the chance expected before the token is drafted.
     expected: Vec<f64>,
     /// For each depth from 1: the gain of a draft token that is not drafted yet, as (weighted sum, weight,
-    /// expectation). The gain is the token's worth minus the cost of its verification, in tokens. It is never below 0,
-    /// because a token that does not pay is not verified.
+    /// expectation). The gain is the token's worth (probability of acceptance) minus the cost of its verification, in
+    /// tokens. It is never below 0, because a token that does not pay is not verified.
     gains: Vec<(f64, f64, f64)>,
 }
 
@@ -96,8 +96,9 @@ impl Odds {
         self.gains[depth as usize].2
     }
 
-    /// Learns the gains of a step's draft tokens at `depth` (from 1). A token's gain is its worth minus the cost of its
-    /// verification, in tokens. `sum` is the sum of the gains of the `n` requests with a token at this depth.
+    /// Learns the gains of a step's draft tokens at `depth` (from 1). A token's gain is its worth (probability of
+    /// acceptance) minus the cost of its verification, in tokens. `sum` is the sum of the gains of the `n` requests
+    /// with a token at this depth.
     pub fn gained(&mut self, depth: u32, sum: f64, n: f64) {
         let at = depth as usize;
         let before = if at == 1 { START } else { self.gains[at - 1].2 * self.expected[at] };

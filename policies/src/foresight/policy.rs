@@ -227,8 +227,9 @@ impl Running {
         best
     }
 
-    /// The draft length, common to all requests, with the greatest worth, for a drafter that makes all tokens in one
-    /// pass. It is planned for the tokens that are worth their verification, because only they will be verified.
+    /// The draft length, common to all requests, with the greatest worth (tokens minus the price of time), for a
+    /// drafter that makes all tokens in one pass. It is planned for the tokens that are worth their verification,
+    /// because only they will be verified.
     fn planned_block(&self, batch: &BatchView, price: f64) -> u32 {
         let mut best = (0, -price * self.costs.idle_s());
         let (mut gain, mut drafts) = (0.0, 0);
@@ -324,7 +325,8 @@ impl Running {
     }
 }
 
-/// The draft length for all requests that is planned before drafting, with its worth in tokens.
+/// The draft length for all requests that is planned before drafting, with its worth in tokens (expected tokens minus
+/// the price of time).
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     length: u32,
@@ -392,7 +394,8 @@ impl SpecPolicy for Running {
                 self.going_on.push((i as u32, self.reach[i] * next));
             }
         }
-        // A token is not drafted if its expected survival is at most the price of the time in which it is verified.
+        // A token is not drafted if its expected survival (the probability that it and all before it are accepted) is
+        // at most the price of the time in which it is verified.
         let m = self.going_on.len() as u64;
         let each = (self.costs.verify_s(now.count + m) - self.costs.verify_s(now.count)) / m.max(1) as f64;
         self.going_on.retain(|&(_, survives)| survives > price * each);

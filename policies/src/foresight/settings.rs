@@ -46,7 +46,8 @@ pub struct Foresight {
     /// Whether the draft model's confidences are used. If false, the policy uses acceptance rates by depth (a token's
     /// place among the request's draft tokens of a step).
     pub confidences: bool,
-    /// Whether pass times that were measured at start-up are the costs. If false, the linear belief gives the costs.
+    /// Whether pass times that were measured at start-up are the costs. If false, a linear cost formula (the belief)
+    /// gives the costs.
     pub profile: bool,
     /// Weight of the newest step in the correction of costs by observed step times, [0, 1]; 0 for no correction.
     pub correction: f64,

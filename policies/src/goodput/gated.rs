@@ -25,7 +25,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Settings of the policies `gated-aggregate` and `gated-budget`, in which the draft model's confidences and the
-/// goodput decide how deep a batch drafts.
+/// goodput (expected tokens per second) decide how deep a batch drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gated {
@@ -165,8 +165,8 @@ impl Running {
         }
     }
 
-    /// Seconds, by the policy's linear belief, in which the target verifies `tokens` tokens of the decode requests.
-    /// Prompts of the step cost nothing here.
+    /// Seconds, by the policy's linear cost formula (belief), in which the target verifies `tokens` tokens of the
+    /// decode requests. Prompts of the step cost nothing here.
     fn verify_s(&self, batch: &BatchView, tokens: f64) -> f64 {
         let target = &self.belief.target;
         let per_request = match self.belief.context_reads {
@@ -176,8 +176,8 @@ impl Running {
         target.alpha_s * batch.context_sum as f64 * per_request + target.gamma_s * tokens + target.delta_s
     }
 
-    /// Seconds, by the policy's linear belief, of a draft pass over `requests` requests with the batch's mean context;
-    /// 0 for no request.
+    /// Seconds, by the policy's linear cost formula (belief), of a draft pass over `requests` requests with the batch's
+    /// mean context; 0 for no request.
     fn pass_s(&self, batch: &BatchView, requests: u32) -> f64 {
         if requests == 0 {
             return 0.0;

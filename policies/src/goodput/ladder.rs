@@ -23,8 +23,8 @@ pub(crate) struct Ladder<'a> {
 
 impl<'a> Ladder<'a> {
     /// Starts at length k = 0. `undrafted` is the estimate of a step of `requests` decode requests without draft
-    /// tokens. `depths` says how many requests may draft to each depth. `acceptance` is the conditional rate a of E(a,
-    /// k).
+    /// tokens. `depths` says how many requests may draft to each depth. `acceptance` is the a of E(a, k): the
+    /// probability that a draft token is accepted if all before it are.
     pub(crate) fn new(
         undrafted: Estimate,
         requests: usize,

@@ -7,8 +7,8 @@
 //! first-come-first-served order.
 //!
 //! Prompt lookup (drafts from n-gram matches) needs no further rule. A request without a match may draft 0 tokens and
-//! counts one token. Each of the m requests with a match counts E(a, k). The belief's drafting is parallel
-//! (docs/model.md 3.1, 3.6).
+//! counts one token. Each of the m requests with a match counts E(a, k). The policy's cost formula (belief) has one
+//! draft pass for all draft tokens, that is, parallel drafting (docs/model.md 3.1, 3.6).
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
@@ -157,9 +157,9 @@ impl BestLength {
         k
     }
 
-    /// Alg. 2: tries each prefix of the batch with its best length. Returns the number of requests in the prefix with
-    /// the greatest goodput, the shortest prefix on a tie. Sums are extended request by request, so trying all prefixes
-    /// costs O(requests × lengths).
+    /// Alg. 2: tries each prefix of the batch with its best draft length. Returns the number of requests in the prefix
+    /// with the greatest goodput (expected tokens per second), the shortest prefix on a tie. Sums are extended request
+    /// by request, so trying all prefixes costs O(requests × lengths).
     fn best_prefix(&mut self, batch: &BatchView) -> usize {
         self.depths.clear(self.longest);
         let mut plain =

@@ -186,8 +186,8 @@ impl Running {
         self.params.kv_tokens > 0 && tokens * self.params.kv_margin > self.params.kv_tokens as f64
     }
 
-    /// Chooses the draft length before drafting: goes up from 0 while the length is feasible and the goodput rises. The
-    /// goodput at length 0 is multiplied by `zero_handicap`.
+    /// Chooses the draft length before drafting: goes up from 0 while the length is feasible and the goodput (expected
+    /// tokens per second) rises. The goodput at length 0 is multiplied by `zero_handicap`.
     fn decide_draft(&mut self, batch: &BatchView) {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);

@@ -41,7 +41,7 @@ fn speculation_has_to_be_a_tenth_better() {
     let belief = Belief { draft: free, target, ..BELIEF };
     let batch = Batch::new(&[100], &[1]);
     // Length 0 makes 1 token in 10 ms, and length 1 makes 1 + α in 11 ms. From the acceptance rate α = .21 on, length 1
-    // has more than 1.1 times the goodput of length 0.
+    // has more than 1.1 times the goodput (tokens per second) of length 0.
     let at =
         |initial_acceptance| decided(SmartspecDsd { initial_acceptance, ..SmartspecDsd::default() }, belief, &batch);
     assert_eq!((at(0.20).0, at(0.22).0), (0, 1));
@@ -50,8 +50,8 @@ fn speculation_has_to_be_a_tenth_better() {
     assert_eq!(decided(fair, belief, &batch).0, 1);
 }
 
-/// The goodput at length 2 is above 1.1 · goodput(0), but at length 1 it is not. The search stops at length 1 and does
-/// not reach length 2.
+/// The goodput (tokens per second) at draft length 2 is above 1.1 · goodput(0), but at length 1 it is not. The search
+/// stops at length 1 and does not reach length 2.
 #[test]
 fn the_search_stops_at_the_first_length_that_is_no_better() {
     let belief = Belief {
@@ -119,8 +119,8 @@ fn bad_settings_are_named() {
     }
 }
 
-/// The length at which a search from 0 up ends: the last one before the goodput falls. `None` if two goodputs tie
-/// within rounding.
+/// The draft length at which a search from 0 up ends: the last one before the goodput (tokens per second) falls. `None`
+/// if two goodputs tie within rounding.
 fn climb(goodput: impl Fn(u32) -> f64, longest: u32) -> Option<u32> {
     let mut best = 0;
     for k in 1..=longest {

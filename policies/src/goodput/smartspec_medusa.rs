@@ -228,8 +228,8 @@ impl Running {
         Some(next)
     }
 
-    /// Returns the tree with the greatest goodput, the first found on a tie, by depth-first search. The search leaves a
-    /// branch if no tree below it can beat the best tree so far.
+    /// Returns the tree with the greatest goodput (expected tokens per second), the first found on a tie, by
+    /// depth-first search. The search leaves a branch if no tree below it can beat the best tree so far.
     fn best_tree(&mut self, batch: &BatchView) -> Tree {
         self.room.fill(batch, self.most);
         let topk = self.params.max_topk as usize;

@@ -70,7 +70,7 @@ fn expected_as_printed(alpha: &[f64], widths: &[u32]) -> f64 {
 fn the_expectation_is_the_corrected_one() {
     let (alpha, widths) = ([0.6, 0.5, 0.3], [3, 2, 3]);
     // For the three heads s (the probability that one of their tokens is accepted) is .936, .75 and .657, so the
-    // expectation is 1 + .936 + .702 + .461214.
+    // expected tokens of a request in a step are 1 + .936 + .702 + .461214.
     assert!(close(expected(&alpha, &widths), 3.099214));
     assert!(close(expected_by_length(&alpha, &widths), 3.099214));
     // Eq. 10 as printed gives 2·.5·.936 + 3·.7·.702 + 4·.461214, whose weights do not sum to 1.

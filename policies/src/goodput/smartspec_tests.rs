@@ -93,8 +93,8 @@ fn a_long_run_of_length_zero_warns() {
 }
 
 proptest! {
-    /// The chosen draft length equals brute force over a direct implementation of docs/model.md 12, with limits, prompt
-    /// chunks and context tokens that the draft model skipped.
+    /// The chosen draft length equals brute force over a direct implementation of docs/model.md 12, with limits on
+    /// draft tokens, prompt chunks and context tokens that the draft model skipped.
     #[test]
     fn argmax_equals_brute_force(batch in any_batch(12, 8), belief in any_belief(), acceptance in 0.0f64..=1.0) {
         let view = batch.view();
@@ -106,7 +106,8 @@ proptest! {
         let chosen = policy(belief, acceptance, 8).best_length(&view);
         let best = (0..=8).map(goodput).fold(0.0, f64::max);
         prop_assert!(goodput(chosen) >= best * (1.0 - 1e-12));
-        // Each shorter draft length has less goodput than the chosen length, up to rounding.
+        // Each shorter draft length has less goodput (expected tokens per second) than the chosen length, up to
+        // rounding.
         prop_assert!((0..chosen).all(|k| goodput(k) < goodput(chosen) * (1.0 + 1e-12)));
     }
 }

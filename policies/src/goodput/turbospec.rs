@@ -1,5 +1,6 @@
-//! `turbospec-v1`: in every 200th step all requests draft the longest draft length. The policy then compares the
-//! estimated goodput of verifying each length up to the longest. The best length is drafted until the next decision.
+//! `turbospec-v1`: in every 200th step all requests draft the longest draft length. The policy then tries the verify
+//! lengths from the shortest up, while the estimated goodput (tokens per second) rises. The length with the greatest
+//! goodput is drafted until the next decision.
 //!
 //! Source: "TurboSpec", v3 of arXiv 2406.14066, as in its vLLM V1 code: LiuXiaoxuanPKU/vllm, branch batch-dsd
 //! @b08a7d37, `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. The branch does not
@@ -16,8 +17,8 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Settings of the policy `turbospec-v1`, which compares all draft lengths by estimated goodput in every 200th step.
-/// The defaults are the constants of the published branch.
+/// Settings of the policy `turbospec-v1`, which in every 200th step chooses the draft length by estimated goodput
+/// (tokens per second). The defaults are the constants of the published branch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Turbospec {
@@ -172,8 +173,8 @@ impl Running {
         (load.drafting * expected + others) / (target_s + speculation_s)
     }
 
-    /// Chooses the draft length: goes up from `k_start` while the goodput rises, at most to the longest length
-    /// `proposed` in this step.
+    /// Chooses the draft length: goes up from `k_start` while the goodput (tokens per second) rises, at most to the
+    /// longest length `proposed` in this step.
     fn decide(&mut self, batch: &BatchView, proposed: u32) {
         let load = Load::of(batch);
         let a = self.own_rates.mean(batch.ids).unwrap_or_else(|| self.acceptance.value());

@@ -25,7 +25,8 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Draft tokens whose survival is below this value are not candidates for verification. Compared in single precision.
+/// Draft tokens whose survival (the probability that a token and all before it are accepted) is below this value are
+/// not candidates for verification. Survivals are compared in single precision.
 const SURVIVAL_EPS: f64 = 1e-6f32 as f64;
 /// Settings of the policy `dspark`, which is SGLang's DSpark scheduler: a cost table decides how many draft tokens are
 /// verified.
@@ -37,8 +38,8 @@ pub struct Dspark {
     pub gamma: Option<u32>,
     /// Where the time of a step, by its numbers of requests and tokens, comes from.
     pub table: SpsTable,
-    /// The number of draft tokens to verify is computed from the confidences that draft tokens had this number of steps
-    /// before, 1 to 16 (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`); with overlapped scheduling at least 2.
+    /// The number of draft tokens to verify is computed from confidences that are this number of steps old, 1 to 16
+    /// (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`); with overlapped scheduling at least 2.
     pub lag_steps: u32,
     /// Whether the scheduler overlaps with the device. If true, the host has no confidences yet in the first two steps,
     /// which verify all draft tokens.
@@ -135,7 +136,8 @@ struct Scheduler {
     weighed: Weighed,
 }
 
-/// Rounds a survival to single precision, as SGLang does before ranking. This decides which tokens tie.
+/// Rounds a survival (the probability that a token and all before it are accepted) to single precision, as SGLang does
+/// before ranking. This decides which tokens tie.
 fn single(survival: f64) -> f64 {
     f64::from(survival as f32)
 }
@@ -157,8 +159,9 @@ impl Scheduler {
         }
     }
 
-    /// Fills `ranked` with the batch's draft tokens, ranked by their present confidences. Survivals are rounded to
-    /// single precision, unless the command `foretoken decide` gave the confidences.
+    /// Fills `ranked` with the batch's draft tokens, ranked by their present confidences. Survivals (the probabilities
+    /// that a token and all before it are accepted) are rounded to single precision, unless the confidences are from
+    /// the command `foretoken decide`.
     fn push_live(&mut self, drafts: &Drafts) {
         self.ranked.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
@@ -184,8 +187,9 @@ impl Scheduler {
     }
 
     /// The number of draft tokens whose verification gives the most tokens per second, by the cost table. With `align`
-    /// it is raised to the captured graph's size; it may then exceed the number of draft tokens. `None` before the
-    /// first confidences have reached the host. Stores the tokens per second of each number for `explain`.
+    /// it is raised until the verify pass fills the captured CUDA graph to which it is padded; it may then exceed the
+    /// number of draft tokens. `None` before the first confidences have reached the host. Stores the tokens per second
+    /// of each number for `explain`.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
         if self.told {
             self.push_live(drafts);
@@ -222,7 +226,7 @@ impl SpecPolicy for Scheduler {
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         // A flat table (every step takes the same time) counts as no table: everything is verified, also tokens with a
-        // survival below `SURVIVAL_EPS`.
+        // survival (probability of acceptance) below `SURVIVAL_EPS`.
         if let Some(budget) = self.budget(batch, drafts).filter(|_| !self.table.is_flat()) {
             self.push_live(drafts);
             self.ranked.allocate(budget, &mut drafts.verify_len);

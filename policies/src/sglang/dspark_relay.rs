@@ -65,9 +65,9 @@ impl Relay {
     }
 
     /// Writes the confidences of a request that have reached the host into `late`; all are 1 if none has. `live` are
-    /// the confidences of the present draft tokens. With a carry (a second ring), this reads the carry's row for this
-    /// round. Then the row gets the newest confidences of the first ring; without overlap, it gets `live`. Call this
-    /// once per request in every round that computes a number of draft tokens to verify.
+    /// the confidences of the present draft tokens. With a carry (a second ring), this reads the row of the carry whose
+    /// turn it is. Then the row gets the newest confidences of the first ring; without overlap, it gets `live`. Call
+    /// this once per request in every round (step) that computes a number of draft tokens to verify.
     pub(crate) fn late(&mut self, id: RequestId, live: impl Iterator<Item = f64>, late: &mut [f64]) {
         late.fill(1.0);
         let place = self.place(id);
@@ -125,7 +125,8 @@ impl Relay {
         self.slots.free(id);
     }
 
-    /// Returns the slot of a request in the vectors of confidences. The slot of a new request is emptied first.
+    /// Returns the slot of a request (its index) in the vectors of confidences. The slot of a new request is emptied
+    /// first.
     fn place(&mut self, id: RequestId) -> usize {
         let (place, new) = self.slots.take(id);
         if self.recorded.len() <= place {
@@ -145,9 +146,9 @@ impl Relay {
 mod tests {
     use super::*;
 
-    /// The confidences of request 5 that have reached the host, one for each round with a verify budget in which the
-    /// request takes part. `takes_part` has one entry for each round. In its n-th round (from 0) the request has the
-    /// confidence n / 8.
+    /// The confidences of request 5 that have reached the host, one for each round (step) with a verify budget in which
+    /// the request takes part. `takes_part` has one entry for each round. In its n-th round (from 0) the request has
+    /// the confidence n / 8.
     fn arrivals(lag: u32, overlap: bool, takes_part: &[bool]) -> Vec<f64> {
         let mut relay = Relay::new(lag, overlap, 1);
         let mut seen = Vec::new();
@@ -184,11 +185,11 @@ mod tests {
     #[test]
     fn a_request_that_sat_rounds_out_has_its_last_confidences() {
         let rounds = [true, true, true, false, false, true, true];
-        // Request 5 takes no part in rounds 3 and 4. The copies of the confidences from these rounds, which the host
-        // uses in rounds 5 and 6, still have the request's confidence of round 2.
+        // Request 5 takes no part in rounds (steps) 3 and 4. The copies of the confidences from these rounds, which the
+        // host uses in rounds 5 and 6, still have the request's confidence of round 2.
         assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
-        // With a lag of 4 rounds, the carry (the request's second ring) has two rows: one for rounds 2, 4 and 6, one
-        // for rounds 3 and 5. The second row is still empty in round 5, and an empty row counts as confidence 1.
+        // With a lag of 4 rounds (steps), the carry (the request's second ring) has two rows: one for rounds 2, 4 and
+        // 6, one for rounds 3 and 5. The second row is still empty in round 5, and an empty row counts as confidence 1.
         assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
     }
 

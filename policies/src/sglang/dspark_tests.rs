@@ -105,8 +105,8 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
     assert_eq!(round(&mut policy, [0.9, 0.8]), [0, 0]);
     assert_eq!(policy.explain().estimate, Some(2.0 * 100.0));
     assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
-    // The survivals of the third step are high: three draft tokens are verified. All three belong to the second
-    // request, whose present confidences are higher.
+    // The survivals (probabilities that a token and all before it are accepted) of the third step are high: three draft
+    // tokens are verified. All three belong to the second request, whose present confidences are higher.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [0, 3]);
 }
 

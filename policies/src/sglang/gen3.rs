@@ -250,9 +250,9 @@ impl SlotState {
         self.candidates[self.now]
     }
 
-    /// Adds one batch (one step) of the slot; `mean` is its mean number of accepted draft tokens per request. At draft
-    /// length 0 the average stays, but the batch counts. Decides about the length if an interval between decisions ends
-    /// with this batch.
+    /// Adds one batch (one step) of the slot (range of batch sizes); `mean` is its mean number of accepted draft tokens
+    /// per request. At draft length 0 the average stays, but the batch counts. Decides about the length if an interval
+    /// between decisions ends with this batch.
     fn feed(&mut self, mean: f64) {
         if self.steps() > 0 {
             self.ema = (1.0 - self.rule.ema_alpha) * self.ema + self.rule.ema_alpha * mean;
@@ -291,9 +291,9 @@ impl SlotState {
         self.now = now;
     }
 
-    /// Moves a slot (a range of batch sizes) from draft length 0 to its next candidate length. At length 0 there are no
-    /// accepted draft tokens to decide by, so every decision moves the length. A slot that never drafted has a negative
-    /// average, which is then set to the new length − 1.
+    /// Moves a slot (a range of batch sizes) from draft length 0 to its next candidate length, if it has one. At length
+    /// 0 there are no accepted draft tokens to decide by, so every decision does this. A slot that never drafted has a
+    /// negative average, which is then set to the new length − 1.
     fn probe(&mut self) {
         self.now = (self.now + 1).min(self.candidates.len() - 1);
         if self.steps() > 0 && self.ema < 0.0 {

@@ -28,8 +28,8 @@ pub struct CandidateSlot {
 }
 
 /// Settings of the policy `sglang-throughput`, which takes the draft length with the most expected tokens per measured
-/// time. The default slots are the example in SGLang's code, which has no default for them. All other defaults are
-/// SGLang's.
+/// time. The default slots (ranges of batch sizes) are the example in SGLang's code, which has no default for them. All
+/// other defaults are SGLang's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangThroughput {

@@ -1,6 +1,6 @@
 //! Estimators of the acceptance rate of draft tokens from the outcomes of past steps, which a server sees too.
 //! `OwnRates` is the exception: it holds true acceptance rates, which a policy has only inside the wrapper
-//! `true-rates`.
+//! `true-rates`, which gives a policy the truth.
 
 use crate::definition::PolicyContext;
 use foretoken_sim::{RequestId, StepOutcome};

@@ -46,8 +46,8 @@ impl ByBatchSize {
 
     /// Builds the policy from vLLM's `num_speculative_tokens_per_batch_size`, which vLLM's scheduler also reads.
     pub fn build_vllm(ranges: &[(u32, u32, u32)], max_draft_len: u32) -> Speculation {
-        // Batch sizes in gaps and beyond the last range have the draft length of the range before, so only the first
-        // batch size of a range counts.
+        // Batch sizes between two ranges and above the last range have the draft length of the range before, so only
+        // the first batch size of a range counts.
         let starts = ranges.iter().map(|&(first, _, k)| (first, k)).collect();
         let vllm = ranges.iter().map(|&(first, last, k)| (first.into(), last.into(), k.into())).collect();
         let policy = ByBatchSize::new(Counted::Scheduled, starts, max_draft_len);

@@ -198,9 +198,9 @@ mod tests {
     }
 
     proptest! {
-        /// An estimate that was extended depth by depth equals [`Belief::step_s`] at every draft length, for all
-        /// limits, prompt chunks and draft gaps (context tokens that the draft model skipped). So does an estimate from
-        /// which draft tokens were dropped.
+        /// An estimate that was extended depth by depth equals [`Belief::step_s`] at every draft length, for all limits
+        /// on draft tokens, prompt chunks and draft gaps (context tokens that the draft model skipped). So does an
+        /// estimate from which draft tokens were dropped.
         #[test]
         fn growing_equals_the_plain_reading(batch in any_batch(12, 8), belief in any_belief(), cut in 0u32..4) {
             let view = batch.view();

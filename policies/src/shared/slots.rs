@@ -38,7 +38,8 @@ impl Slots {
         (place as usize, true)
     }
 
-    /// Frees the slot of a request that has ended; does nothing if the request has none.
+    /// Frees the slot (index in a policy's vectors of state) of a request that has ended; does nothing if the request
+    /// has none.
     pub fn free(&mut self, id: RequestId) {
         if let Some(place) = self.get(id) {
             self.place[id as usize] = NOWHERE;

@@ -11,8 +11,8 @@ use crate::shared::weighed::Weighed;
 /// Keeps its buffer between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankedTokens {
-    /// One sort key for each draft token: inverted survival, then position, then request. The token most likely to
-    /// survive has the smallest key.
+    /// One sort key for each draft token: inverted survival (the probability that it and all before it are accepted),
+    /// then position, then request. The token most likely to survive has the smallest key.
     keys: Vec<u128>,
 }
 
@@ -23,15 +23,15 @@ impl RankedTokens {
     }
 
     /// Adds the draft tokens of the request at batch index `request`, given their [`survivals`]. Leaves out the tokens
-    /// from the first survival below `least` on.
+    /// from the first survival (probability of acceptance) below `least` on.
     #[inline]
     pub(crate) fn push_draft(&mut self, request: usize, survivals: impl Iterator<Item = f64>, least: f64) {
         for (position, survival) in survivals.enumerate() {
             if survival < least {
                 return;
             }
-            // Survivals are not negative. Their bit patterns, read as integers, have the same order as the survivals,
-            // so inverted bit patterns sort the likeliest token first.
+            // Survivals are probabilities and so not negative. Their bit patterns, read as integers, have the same
+            // order as the survivals, so inverted bit patterns sort the likeliest token first.
             self.keys.push((u128::from(!survival.to_bits()) << 64) | ((position as u128) << 32) | request as u128);
         }
     }
@@ -81,8 +81,9 @@ pub(crate) struct Budget {
 }
 
 /// Tries each number b of draft tokens to verify, from 0 up, and returns the b with the greatest `rate(expected tokens,
-/// b)`; the smallest b wins a tie. The expected tokens are the sum of the b greatest survivals plus `sure`, the tokens
-/// that come without draft tokens. Each b and its rate are recorded in `weighed`, the list of compared candidates.
+/// b)`; the smallest b wins a tie. The expected tokens are the sum of the b greatest survivals (probabilities of
+/// acceptance) plus `sure`, the tokens that come without draft tokens. Each b and its rate are recorded in `weighed`,
+/// the list of compared candidates.
 pub(crate) fn best_budget(
     sure: f64,
     descending: impl Iterator<Item = f64>,
@@ -149,9 +150,9 @@ mod tests {
     }
 
     proptest! {
-        /// `allocate` selects the tokens that come first if all draft tokens of the batch are sorted by survival. The
-        /// selected tokens of a request are its first draft tokens. No choice of first draft tokens within the budget
-        /// has a greater total survival.
+        /// `allocate` selects the tokens that come first if all draft tokens of the batch are sorted by survival (the
+        /// probability that a token and all before it are accepted). The selected tokens of a request are its first
+        /// draft tokens. No choice of first draft tokens within the budget has a greater total survival.
         #[test]
         fn allocation_is_the_top_of_all(
             rows in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1.0), Just(0.5), 0.0f64..=1.0], 0..5), 1..5),

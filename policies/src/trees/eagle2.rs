@@ -203,9 +203,9 @@ mod tests {
         assert_eq!(refused(2, 3, 14), Err("num_draft_tokens"));
     }
 
-    /// Made-up draft probabilities for the test: the probability of the `rank`-th guess behind a path, and the key of
-    /// the path with this guess at its end. The sum over all ranks is below 1, and no rank is more probable than a rank
-    /// before it.
+    /// Made-up draft probabilities for the test: the probability of the `rank`-th guess that follows a path, and the
+    /// key of the path with this guess at its end. The sum over all ranks is below 1, and no rank is more probable than
+    /// a rank before it.
     fn guess(path: u64, rank: u32) -> (f64, u64) {
         let mix = |value: u64| foretoken_sim::luck::mix(value.wrapping_add(0x9E37_79B9_7F4A_7C15));
         let first = (mix(path) % 1000 + 1) as f64 / 1002.0;

@@ -121,7 +121,7 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
         policy.select(&batch.view(), &mut drafts);
         drafts.verify_len
     };
-    // In the first step the host has no confidences yet, so the survival of every token counts as 1.
+    // In the first step the host has no confidences yet, so every token counts as accepted with probability 1.
     let first = round(&mut policy, 1.0, [0.1; 4]);
     let sure: u32 = first.iter().sum();
     // The confidences of the step before were low, so no draft token is verified now, although the present confidences

@@ -5,8 +5,8 @@ use crate::shapes::Role;
 use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 
-/// The version of the format of measured profiles. Only this version is written and read. Version 2 changed the table:
-/// it has the cost of context at several context lengths.
+/// The version of the format of measured profiles (costs fitted to passes that were timed one by one). Only this
+/// version is written and read. Version 2 changed the table: it has the cost of context at several context lengths.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Why a text cannot be read as a profile.

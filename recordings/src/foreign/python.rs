@@ -18,7 +18,7 @@ pub(super) fn constants(text: &str) -> Cow<'_, str> {
     let (mut copied, mut at, mut quoted) = (0, 0, false);
     while let Some(&byte) = text.as_bytes().get(at) {
         match byte {
-            // In JSON, a character after a backslash does not end a string.
+            // In JSON, a character after a backslash does not end a string, so it is skipped.
             b'\\' if quoted => at += 1,
             b'"' => quoted = !quoted,
             b'N' | b'I' | b'-' if !quoted => {

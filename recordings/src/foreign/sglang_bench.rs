@@ -38,13 +38,14 @@ pub struct BenchRun {
     /// the server's start, so it describes this run only if the server was started for it. `None` without
     /// speculation.
     pub accept_length: Option<f64>,
-    /// Time to the first token, over the requests that succeeded.
+    /// Statistics of the time to the first token, over the requests that succeeded.
     pub ttft: Summary,
-    /// Time per token after the first, over the requests that succeeded.
+    /// Statistics of the time per token after the first, over the requests that succeeded.
     pub tpot: Summary,
-    /// Time between two pieces of output that the client received, over the requests that succeeded.
+    /// Statistics of the time between two pieces of output (chunks of a stream) that the client received, over the
+    /// requests that succeeded.
     pub itl: Summary,
-    /// Time from sending a request to its end, over the requests that succeeded.
+    /// Statistics of the time from sending a request to its end, over the requests that succeeded.
     pub e2e_latency: Summary,
     /// Every request of the run; `None` without `--output-details`.
     pub requests: Option<Vec<UntimedRequest>>,
@@ -71,8 +72,8 @@ pub struct UntimedRequest {
     pub output_len: u32,
     /// Seconds from sending the request to its first token; 0 if no token came.
     pub ttft_s: f64,
-    /// Seconds between each two pieces of output that follow each other. With speculation, a piece may hold several
-    /// tokens.
+    /// Seconds between each two pieces of output (chunks of the stream) that follow each other. With speculation, a
+    /// piece may hold several tokens.
     pub itl_s: Vec<f64>,
     /// The text of the request's error; `None` if the request succeeded. If a failed request has no text, its
     /// `output_len` is 0.

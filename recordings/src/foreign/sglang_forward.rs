@@ -288,8 +288,8 @@ pub(super) mod tests {
         assert_eq!(steps, [first_step(), first_step()]);
     }
 
-    /// The first step of the test file as a message without field names, as the comments in SGLang's source describe
-    /// it.
+    /// The step of the test file's first message, as a message without field names. SGLang's comments describe messages
+    /// in this form, although its encoder writes field names.
     fn positional(version: u32, wall_s: f64) -> Vec<u8> {
         let scheduled = (1, 512, 0.0, 64, 3, 70_000, 2.5);
         let queued = (2, 900, 0.25, 0, 0, 0.0);

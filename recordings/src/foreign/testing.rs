@@ -23,8 +23,9 @@ pub(super) fn of<T>(bytes: &[u8], read: fn(&Path) -> Result<T, Unread>) -> Resul
     })
 }
 
-/// Asserts two things about the reader `read`, with damaged copies of the file `good`. First, `read` does not panic
-/// on any cut or changed copy. Second, every copy that is cut is an error, except copies whose length is in `whole`.
+/// Calls the reader `read` with damaged copies of the file `good`. Asserts two things. First, `read` does not panic on
+/// any cut or changed copy. Second, `read` returns an error for every cut copy, except copies whose length in bytes is
+/// in `whole`.
 pub(super) fn damage<T>(good: &[u8], whole: &[usize], read: fn(&Path) -> Result<T, Unread>) {
     for length in 0..good.len() {
         let cut = of(&good[..length], read);

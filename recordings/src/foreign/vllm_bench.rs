@@ -71,8 +71,8 @@ pub struct BenchRequest {
     pub output_len: u32,
     /// Seconds from sending the request to its first token, by the client's clock; 0 if no token came.
     pub ttft_s: f64,
-    /// Seconds between each two pieces of output that follow each other. With speculation, a piece holds all tokens
-    /// that a step emitted.
+    /// Seconds between each two pieces of output (chunks of the stream) that follow each other. With speculation, a
+    /// piece holds all tokens that a step emitted.
     pub itl_s: Vec<f64>,
     /// Seconds from sending the request to its end; `None` if the file has no latencies.
     pub latency_s: Option<f64>,

@@ -82,18 +82,19 @@ pub struct ForwardCase {
     /// Median seconds of a pass over the batch. If several ranks (GPUs) run the pass, this is the median of the
     /// slowest rank's time.
     pub median_s: f64,
-    /// The spread of the medians of a rank's time samples, divided by the rank's median. The field has the largest
-    /// such value over all ranks. vLLM warns above 0.005.
+    /// How far a rank's time samples lie apart, as a share: vLLM's `sample_spread_pct` / 100. For it, vLLM divides the
+    /// spread of the samples' medians by the rank's median. If several ranks ran the pass, this is the largest value.
+    /// vLLM warns above 0.005.
     pub spread: f64,
-    /// Number of tokens scheduled in the pass: the queries, plus tokens of a prefix hit that models with bounded replay
-    /// compute again.
+    /// Number of tokens scheduled in the pass. These are the tokens of the requests' queries. On models with bounded
+    /// replay, which compute a part of a prefix-cache hit again, these tokens of the hit count too.
     pub num_tokens: u64,
     /// Number of GPUs that ran the pass.
     pub ranks: usize,
     /// True if the measured time includes the time in which the drafter proposes draft tokens. `None` if the file's
     /// version does not say.
     pub drafter: Option<bool>,
-    /// How tokens of the pass were routed to experts, in vLLM's words.
+    /// How the tokens of the pass were routed to the experts of a mixture-of-experts model, in vLLM's words.
     pub routing: Option<String>,
 }
 

@@ -102,8 +102,8 @@ pub enum Event {
     Metrics {
         /// When the client read the values of the server's metrics.
         at: Time,
-        /// The server's serving and speculation metrics whose values changed since the last reading. The first reading
-        /// has all of them.
+        /// The values of the server's metrics (serving and speculation) that changed since the client last read them.
+        /// At the first reading, these are all values.
         samples: Vec<Sample>,
     },
     /// The client read new lines of the server's step log (one line per step).

@@ -54,8 +54,8 @@ impl RecordingWriter {
             let mut writer = Writer::go_on(Vec::new(), self.at);
             writer.frame(body)?;
             let after = writer.at();
-            // A failed write may have left bytes behind the last whole frame (a part of the file with a checksum).
-            // These bytes are overwritten.
+            // A failed write may have left bytes in the file after the last whole frame (a part of the file with a
+            // checksum). These bytes are overwritten.
             self.file.seek(SeekFrom::Start(self.at.bytes))?;
             self.file.write_all(&writer.into_inner())?;
             self.at = after;

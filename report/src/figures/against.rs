@@ -66,19 +66,21 @@ impl Quantity {
         fixed(value, if value.abs() < 100.0 { self.decimals } else { 0 })
     }
 
-    /// Clamps a value into `ends`. The interval over seeds may lie partly outside, for example above 100 %.
+    /// Clamps a value into `ends`, the range of the number's possible values. The interval over seeds may lie partly
+    /// outside this range, for example above 100 %.
     pub fn bounded(&self, value: f64) -> f64 {
         self.ends.map_or(value, |(low, high)| value.clamp(low, high))
     }
 
-    /// An axis for the means, their intervals and `reference`; `None` if there are no means.
+    /// An axis for the means, their intervals over seeds and `reference` (the value that the figure marks with a line).
+    /// `None` if there are no means.
     ///
-    /// If the number has `ends`, the axis covers all possible values. If the means and `reference` span less than 40 %
-    /// of the possible values, the axis covers only values near the means.
+    /// If the number has `ends` (a least and a greatest possible value), the axis covers all possible values. If the
+    /// means and `reference` span less than 40 % of the possible values, the axis covers only values near the means.
     ///
     /// If the number has no `ends`, the axis covers the means and their intervals. It extends beyond the means by at
-    /// most half of their spread, or by 2 % of the greatest mean if that is more. Longer whiskers are cut, because a
-    /// wide interval over two seeds would squeeze all means into one spot.
+    /// most half of their spread, or by 2 % of the greatest mean if that is more. Longer intervals are cut at the axis'
+    /// end, because a wide interval over two seeds would squeeze all means into one spot.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
@@ -108,8 +110,9 @@ impl Quantity {
 
 impl Quantity {
     /// The least and the greatest mean inside a figure's frame. `values` are all means; `low` and `high` are the least
-    /// and the greatest of them. A change far beyond most others lies outside the frame. The figure shows an arrowhead
-    /// for such a change at the frame's edge, so that the scale of the other changes stays readable.
+    /// and the greatest of them. If the number is a relative change, a mean far above most others lies outside the
+    /// frame. The figure shows an arrowhead for such a mean at the frame's edge, so that the scale of the other means
+    /// stays readable.
     fn frame(&self, values: &[Mean], low: f64, high: f64) -> (f64, f64) {
         if self.scale != Scale::Change {
             return (low, high);
@@ -121,8 +124,8 @@ impl Quantity {
     }
 }
 
-/// A policy's change in mean latency against other results lies outside the figure's frame if it is more than this
-/// multiple of the third quartile of all changes.
+/// A relative change, such as a policy's distance to the fastest policy in %, lies outside the figure's frame if it is
+/// more than this multiple of the third quartile of all changes.
 const FAR: f64 = 2.5;
 
 /// Draws one figure for each setting swept over at least two numbers. Draws none if no run has the quantity. Returns
@@ -132,8 +135,8 @@ pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()
 }
 
-/// A policy's line: points of (swept value, number, sign). The sign is empty if all policies have the same sign at the
-/// swept value, because then the axis tick shows the sign.
+/// A policy's line: points of (swept value, number, sign). The sign refers to an explanation below the figure. It is
+/// empty if all policies have the same sign at the swept value, because then the axis tick shows the sign.
 type Line<'v> = (Ink<'v>, Vec<(f64, Mean, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
@@ -182,7 +185,8 @@ fn title(view: &View, quantity: &Quantity, at: usize, other: &[&Swept]) -> Strin
     joined([words(other.iter().copied()), (quantity.title_note)(&cells)])
 }
 
-/// The sign next to the tick at swept value `x`, with a space before it. Empty unless all policies are marked at `x`.
+/// The sign (such as `!`, explained below the figure) next to the tick at swept value `x`, with a space before it.
+/// Empty unless the numbers of all policies have a sign at `x`.
 fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
     let sign = |policy: &str| quantity.sign(&view.cells(policy, |s| s[at].number == Some(x)));
     match view.policies.iter().map(|p| sign(p.0)).min() {
@@ -223,7 +227,8 @@ fn lines<'v>(
     view.inks().into_iter().map(|ink| (ink, line(ink.label))).collect()
 }
 
-/// Horizontal offset in px of the points of line `turn` of `n`, so that whiskers at the same value do not overlap.
+/// Horizontal offset in px of the points of one line, so that whiskers of several lines at the same value do not
+/// overlap. `turn` is the line's index, `n` the number of lines.
 fn aside(turn: usize, n: usize) -> f64 {
     (turn as f64 - (n as f64 - 1.0) / 2.0) * (24.0 / n.max(1) as f64).min(4.0)
 }

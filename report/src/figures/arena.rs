@@ -7,7 +7,9 @@ use super::style::{GREY, INK, LINE, MARGIN, PAPER, RULE, Rgb, TEXT, TITLE, WIDTH
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// Classes of loss: (the loss in % at which the class ends, label, colour). Colours are viridis; light is a small loss.
+/// Classes of a policy's loss: (the loss in % at which the class ends, label, colour). The loss compares the policy's
+/// mean end-to-end latency with that of the best oracle, a policy that no server can run. Colours are viridis; light is
+/// a small loss.
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (1.0, "under 1", (0xfd, 0xe7, 0x25)),
     (3.0, "1–3", (0x90, 0xd7, 0x43)),
@@ -19,27 +21,29 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
 ];
 /// Height of a policy's row in the map of losses, px.
 const ROW: f64 = 13.0;
-/// Font size of the policies' and scenarios' names, px.
+/// Font size of the names of policies and of scenarios (experiments), px.
 const SMALL: f64 = 10.0;
 /// Width of the column of policies' names, px.
 const NAMES: f64 = 176.0;
-/// Colour and shape of the ring that marks the best policy of a scenario.
+/// Colour and shape of the ring that marks the best policy that a server can run in a scenario (an experiment).
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// The loss of each policy in each scenario of the arena.
+/// The loss of each policy in each scenario (experiment) of the arena, in which all policies are compared. A loss
+/// compares the policy's mean end-to-end latency with the best oracle's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArenaMap {
     /// The policies, the best first, as (name, is the policy a bound?). A bound is an oracle that no server can run.
     pub policies: Vec<(String, bool)>,
-    /// The scenarios as (name, name of the group, such as tuning or held-out). Scenarios of one group follow each
-    /// other.
+    /// The scenarios (experiments) as (name, name of the group, such as tuning or held-out). Scenarios of one group
+    /// follow each other.
     pub scenarios: Vec<(String, String)>,
-    /// The loss in % in mean end-to-end latency against the best oracle, by policy and scenario; `None` if the policy
-    /// did not run.
+    /// The loss in % in mean end-to-end latency against the best oracle, by policy and scenario (experiment); `None` if
+    /// the policy did not run.
     pub losses: Vec<Vec<Option<f64>>>,
 }
 
-/// Draws `arena.svg`, the map of policies' losses by scenario; `None` without policies or scenarios.
+/// Draws `arena.svg`, a map of the loss of each policy in each scenario (experiment) of the arena. A loss compares a
+/// policy's mean end-to-end latency with the best oracle's. `None` without policies or scenarios.
 pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
     if map.policies.is_empty() || map.scenarios.is_empty() {
         return None;
@@ -47,7 +51,8 @@ pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
     let widest = map.scenarios.iter().map(|(name, _)| text_width(name, SMALL)).fold(0.0, f64::max);
     let left = MARGIN + NAMES;
     let top = MARGIN + TITLE + 3.0 * LINE + widest + 12.0;
-    // Columns are at most 34 px wide. They are wider if the name of a group of scenarios needs more space.
+    // Columns are at most 34 px wide. They are wider if the name of a group of scenarios (experiments) needs more
+    // space.
     let groups = map.scenarios.chunk_by(|a, b| a.1 == b.1);
     let named = groups.map(|group| (text_width(&group[0].1, TEXT) + 6.0) / group.len() as f64).fold(34.0, f64::max);
     let wide = ((WIDTH - MARGIN - left) / map.scenarios.len() as f64).min(named);
@@ -64,7 +69,7 @@ pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
         }
         c.marker((x + 5.0, key), BEST);
         c.text("best that a server can run", (x + 16.0, key), Anchor::Start, TEXT, INK);
-        // Above each group of scenarios stands the group's name with a line under it.
+        // Above each group of scenarios (experiments) stands the group's name with a line under it.
         let mut from = 0;
         for group in map.scenarios.chunk_by(|a, b| a.1 == b.1) {
             let to = from + group.len();

@@ -104,7 +104,8 @@ impl Axis {
         Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks }
     }
 
-    /// The axis with fewer ticks, so that their labels are at least a line of text apart. `px`: height of one unit, px.
+    /// The axis with fewer ticks, so that their labels are at least a line of text apart. `px` is the height in px of
+    /// one unit of the axis.
     pub fn thinned(mut self, px: f64) -> Axis {
         let every = (14.0 / px).ceil().max(1.0) as usize;
         self.ticks = self.ticks.into_iter().step_by(every).collect();

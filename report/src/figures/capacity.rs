@@ -15,14 +15,14 @@ use foretoken_sim::metrics::Interval;
 pub struct Carried {
     /// The policy's label in the figures.
     pub policy: String,
-    /// The swept values of the capacity search as text; empty if nothing is swept.
+    /// The swept values of the search for the highest request rate, as text; empty if nothing is swept.
     pub at: String,
     /// The swept value; `None` unless exactly one setting is swept and its value is a number.
     pub value: Option<f64>,
     /// The policy's colour, dash and marker.
     pub look: Look,
-    /// The capacity, requests per second: mean and interval over seeds. `None` if there is no capacity. Then `words`
-    /// says why.
+    /// The capacity (the highest request rate within the SLO bounds), requests per second: mean and interval over
+    /// seeds. `None` if there is no capacity. Then `words` says why.
     pub req_s: Option<Interval>,
     /// The capacity as text, or the reason why there is none.
     pub words: String,
@@ -52,19 +52,19 @@ pub struct CapacityWords<'a> {
     pub source: &'a str,
     /// A text on the seeds over which the intervals are computed.
     pub seeds: &'a str,
-    /// A text on the seed whose runs the figure over the rate shows.
+    /// A text on the seed whose runs `attainment-over-rate.svg` shows.
     pub first_seed: &'a str,
     /// The name of the swept setting, with its unit.
     pub swept: &'a str,
 }
 
 const ROW: f64 = 24.0;
-/// Factors for the axis of rates: it starts at the first factor times the panel's least capacity and ends at the second
-/// factor times the panel's greatest capacity.
+/// Two factors for the axis of request rates. The axis starts at the first factor times the least capacity (highest
+/// rate of a policy) in the panel. It ends at the second factor times the greatest capacity.
 const SHOWN: [f64; 2] = [0.5, 1.6];
 
 /// Draws `capacity.svg`, `attainment-over-rate.svg` and, if one setting is swept over numbers, `capacity-over.svg`.
-/// Draws nothing if no policy has a capacity.
+/// Draws nothing if no policy has a capacity, the highest request rate within the SLO bounds.
 pub fn capacity_figures(all: &[Carried], words: CapacityWords<'_>) -> Vec<Figure> {
     [by_policy(all, words), over_swept(all, words), over_rate(all, words)].into_iter().flatten().collect()
 }
@@ -142,8 +142,8 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     Some(Figure { kind: Kind::Capacity, file: "capacity.svg".to_owned(), svg })
 }
 
-/// Draws the capacity over a swept number, one line per policy; `None` if no setting is swept over at least two
-/// numbers.
+/// Draws the capacity (the highest request rate within the SLO bounds) over a swept number, one line per policy; `None`
+/// if no setting is swept over at least two numbers.
 fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     let mut values: Vec<f64> = all.iter().map(|c| c.value).collect::<Option<_>>()?;
     values.sort_by(f64::total_cmp);

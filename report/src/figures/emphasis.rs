@@ -1,5 +1,6 @@
-//! Decides which policies a figure shows in colour: the fastest policies, policies close to them, plain decoding and
-//! the bound (an oracle that no server can run). Other policies are grey until the reader points at them.
+//! Decides which policies a figure shows in colour: the policies that a page may advise, the fastest policies, policies
+//! as good as the fastest, plain decoding and the bound (an oracle that no server can run). Other policies are grey
+//! until the reader points at them.
 
 use super::view::View;
 use crate::rank::{CLOSE, Ranking, rank};

@@ -1,5 +1,5 @@
-//! Which figures of fleets a report has: the number of replicas over time where a rule scales it, and the requests on
-//! each replica of a few runs.
+//! Which figures of fleets a report has: the number of replicas over time if a rule changes it during a run, and the
+//! requests on each replica of a few runs.
 
 use super::replica_counts::replica_counts_figure;
 use super::replicas::{ReplicaWords, replicas_figure};
@@ -15,7 +15,7 @@ const MOST_OF_MANY: usize = 2;
 /// If a fleet has more replicas than this, fewer figures of its replicas are drawn, because each of them is large.
 const MANY: usize = 16;
 
-/// A drawn figure: its name, its swept values, its policy (empty for all), and the SVG.
+/// A drawn figure of a fleet: its name, its swept values, its policy (empty if it shows all policies), and the SVG.
 pub type Drawn<'a> = (&'static str, &'a [Swept], &'a str, String);
 
 /// Draws the figures of fleets: the number of replicas over time, and the requests on each replica. Draws none for a
@@ -74,8 +74,8 @@ fn counts(view: &View, at: &[Swept], source: &str) -> Option<String> {
     replica_counts_figure(&runs, title, source)
 }
 
-/// The policy and the swept values of a run, as text. A swept list of replicas without settings of their own is
-/// described in words.
+/// The policy and the swept values of a run, as text. A swept list of replicas is described in words, such as `4
+/// replicas`, if no replica has its own policy, engine or hardware.
 pub fn run_in_words(cell: &Cell) -> String {
     let one = |swept: &Swept| match &cell.entry.fleet {
         Some(fleet) if is_count(swept) => fleet.in_words(),
@@ -96,7 +96,8 @@ fn run(cell: &Cell, one: impl Fn(&Swept) -> String) -> String {
     all.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Is the swept setting a number of replicas, or a list of replicas without settings of their own?
+/// Is the swept setting the number of replicas, or a list of replicas none of which has its own policy, engine or
+/// hardware?
 fn is_count(swept: &Swept) -> bool {
     swept.path == "fleet.replicas" && !["policy", "engine", "hardware"].iter().any(|key| swept.value.contains(key))
 }

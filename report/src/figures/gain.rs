@@ -14,7 +14,7 @@ pub struct GainAt {
     pub rate: f64,
     /// The gain in mean end-to-end latency, as a share. Above 0, requests are faster than with the present setting.
     pub gain: f64,
-    /// Half of the gain's interval, as a share; `None` without an interval.
+    /// Half of the width of the gain's interval over seeds, as a share; `None` without an interval.
     pub half_width: Option<f64>,
 }
 

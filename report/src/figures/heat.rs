@@ -1,4 +1,5 @@
-//! Goodput by batch size and draft length, and the best length at each batch size (SmartSpec, Fig. 5).
+//! Goodput (emitted tokens per second inside steps) by batch size and draft length, and the best length at each batch
+//! size (SmartSpec, Fig. 5).
 //!
 //! The data are counts of simulated steps without prompts, not predictions of a cost model. They are pooled over seeds
 //! and over the policies that choose lengths without looking at the requests. Other policies draft more where they
@@ -16,8 +17,8 @@ use crate::{Cell, Dash, Look, Marker, Swept};
 use foretoken_sim::metrics::Interval;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Classes of goodput: (least goodput in % of the best length's goodput, label, colour). Colours are viridis; light is
-/// a high goodput.
+/// Classes of goodput (emitted tokens per second inside steps): (least goodput in % of the best length's goodput,
+/// label, colour). Colours are viridis; light is a high goodput.
 const CLASSES: [(f64, &str, Rgb); 7] = [
     (99.0, "99–100 %", (0xfd, 0xe7, 0x25)),
     (95.0, "95–99 %", (0x90, 0xd7, 0x43)),
@@ -30,11 +31,11 @@ const CLASSES: [(f64, &str, Rgb); 7] = [
 /// Colour, dash and marker of the line through the best draft length at each batch size.
 const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
 
-/// Sums over the steps of one field of the map. A field holds the steps with one draft length and with a batch size in
-/// one bucket.
+/// Sums over the steps of one field of the map of goodput (emitted tokens per second inside steps). A field counts the
+/// steps with one draft length and with a batch size in one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Field {
-    /// Greatest batch size, decode requests, of the bucket whose steps this field of the map counts.
+    /// Greatest batch size (decode requests) of the bucket of batch sizes whose steps this field of the map counts.
     to: u32,
     steps: u64,
     /// Time inside the steps that this field of the map (one draft length, one bucket of batch sizes) counts,
@@ -43,7 +44,8 @@ struct Field {
     emitted: u64,
 }
 
-/// The fields of one combination of swept values, by (least batch size of the bucket, draft length).
+/// The fields of the map of goodput at one combination of swept values, by (least batch size of the field's bucket,
+/// draft length).
 type Map = BTreeMap<(u32, u32), Field>;
 
 /// Draws the map of goodput by batch size and draft length. Counts only policies that choose lengths without looking at
@@ -142,8 +144,8 @@ fn best(map: &Map, size: u32) -> (u32, f64) {
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
-/// The best draft length at a batch size, and the neighbouring lengths whose difference in goodput from the best is
-/// within the noise of the seeds.
+/// The best draft length at a batch size, and the neighbouring lengths whose difference in goodput (tokens per second)
+/// from the best is within the noise of the seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Optimum {
     size: f64,
@@ -152,8 +154,9 @@ struct Optimum {
     longest: u32,
 }
 
-/// The best length for each batch size of a map. Leaves out a batch size if the next shorter or the next longer length
-/// of the map has no steps at this size, because the missing length may be better.
+/// The best draft length for each batch size of a map of goodput (emitted tokens per second). Leaves out a batch size
+/// if the next shorter or the next longer length of the map has no steps at this size, because the missing length may
+/// be better.
 fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
     let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();
@@ -171,8 +174,8 @@ fn optima(map: &Map, of_seeds: &[Map]) -> Vec<Optimum> {
     sizes.into_iter().filter_map(of_size).collect()
 }
 
-/// Is the difference in goodput between the draft lengths `length` and `best` at batch size `size` within the noise of
-/// the seeds? Compares logarithms of goodput, paired by seed. False with a single seed.
+/// Is the difference in goodput (tokens per second) between the draft lengths `length` and `best` at batch size `size`
+/// within the noise of the seeds? Compares logarithms of goodput, paired by seed. False with a single seed.
 fn alike(of_seeds: &[Map], size: u32, length: u32, best: u32) -> bool {
     let logs = of_seeds.iter().filter_map(|map| {
         let [own, best] = [length, best].map(|length| map.get(&(size, length)).map(goodput));

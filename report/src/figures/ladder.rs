@@ -1,6 +1,7 @@
-//! Draws ladders. A ladder splits the loss of a policy against the best oracle into rungs. Each rung is a loss that
-//! comes from one missing piece of knowledge, such as the true cost or the true acceptance rates. A rung is drawn as a
-//! bar from the loss without this knowledge to the loss with it. The first bar starts at the policy's loss (right), the
+//! Draws ladders. A ladder splits the loss of a policy into rungs (parts). The loss compares the policy's mean
+//! end-to-end latency with that of the best oracle, which knows more than a server can. Each rung is a loss that comes
+//! from one missing piece of knowledge, such as the true cost or the true acceptance rates. A rung is drawn as a bar
+//! from the loss without this knowledge to the loss with it. The first bar starts at the policy's loss (right), the
 //! last bar ends at 0, the best oracle's loss (left). A negative rung leads back to the right.
 
 use super::axis::Axis;
@@ -24,7 +25,8 @@ const BAR: f64 = 5.0;
 /// Width of the column of policies' names, px.
 const NAMES: f64 = 200.0;
 
-/// One policy's loss against the best oracle, split into parts by cause. The parts are called rungs.
+/// One policy's loss in latency against the best oracle (a policy that knows more than a server can), split into parts
+/// by cause. The parts are called rungs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderBar {
     /// The policy's label.

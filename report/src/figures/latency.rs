@@ -120,7 +120,8 @@ impl Bound {
         Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
     }
 
-    /// The SLO bound in ms as text for the panel's title, with a star if `defined_by` names a policy.
+    /// The SLO bound in ms as text for the panel's title. A star follows if the bound was taken from the P90 of an
+    /// autoregressive policy (`defined_by`).
     fn says(&self) -> String {
         let star = if self.defined_by.is_some() { " *" } else { "" };
         format!("SLO ≤ {} ms{star}", fixed(self.at_s * 1e3, 2))
@@ -131,8 +132,8 @@ impl Bound {
     }
 }
 
-/// Text for the source line (the line below the figure) that explains the dashed line of an SLO bound and the star in
-/// panel titles; empty if no panel has a bound.
+/// Text for the source line (the line below the figure) that explains the dashed line of an SLO bound. It also explains
+/// the star in panel titles, which marks a bound that was taken from a policy's P90. Empty if no panel has a bound.
 fn legend(bounds: &[Option<Bound>]) -> String {
     let line = bounds.iter().flatten().next().map(|_| " · dashed: the SLO".to_owned());
     let star = bounds.iter().flatten().find_map(|b| b.defined_by.as_ref());
@@ -149,7 +150,7 @@ fn axis(lines: &[Line], bound: Option<f64>, log: bool) -> Option<Axis> {
     Some(if log { Axis::log(low, high) } else { Axis::exact(0.0, high, 5) })
 }
 
-/// Is the 99th percentile of the slowest line more than [`MUCH`] times the first percentile of the fastest line?
+/// Is the 99th percentile of the slowest line more than [`MUCH`] (12) times the first percentile of the fastest line?
 fn differ_much(lines: &[Line]) -> bool {
     let at = |share: f64| {
         let value = move |line: &Line| line.1.iter().find(|p| p.1 >= share).map(|p| p.0).filter(|&v| v > 0.0);

@@ -87,7 +87,8 @@ pub enum Kind {
     Calibration,
     /// Goodput (emitted tokens per second inside steps) by batch size and draft length.
     Heat,
-    /// Regret: how much longer a policy's mean end-to-end latency is than the oracle's, relative to the oracle's.
+    /// Regret: how much longer a policy's mean end-to-end latency is than that of the oracle, which sees which draft
+    /// tokens will be accepted. The difference is divided by the oracle's latency.
     Regret,
     /// Peak KV use of a run, or its number of preemptions.
     Memory,
@@ -107,7 +108,8 @@ pub enum Kind {
     /// The loss in latency of each policy in each scenario (experiment) of the arena, in which all policies are
     /// compared.
     Arena,
-    /// The parts (rungs) by cause of each policy's loss in latency against the best oracle.
+    /// The parts (rungs) by cause of each policy's loss in latency against the best oracle, a policy that no server can
+    /// run.
     Ladder,
 }
 
@@ -304,17 +306,19 @@ fn nothing(_: &[&Cell]) -> String {
     String::new()
 }
 
-/// The SLO bounds of the runs as text. A note follows if a bound is scaled from an overloaded run.
+/// The SLO bounds of the runs as text. A note follows if a TPOT bound is a multiple of the P90 TPOT of an overloaded
+/// run.
 fn bound(cells: &[&Cell]) -> String {
     let from = if cells.iter().any(|c| c.bound_of_overload) { "bound of an overloaded run" } else { "" };
     view::joined([view::bounds(cells), from.to_owned()])
 }
 
 /// Draws every figure for which the runs have data, in a fixed order. The first figures show the distance to the
-/// fastest policy, speedup, SLO attainment, regret and change: each by policy, and over each swept number. The next
-/// ones show mean latency over each swept number, and throughput against time per token by load. Batch size and draft
-/// length over time follow, with one file per combination of swept values. Then come latencies, chosen draft lengths,
-/// acceptance, calibration, goodput, KV use and preemptions. The replicas of a fleet are last.
+/// fastest policy, speedup, SLO attainment, regret (distance to the oracle) and change against other results: each by
+/// policy, and over each swept number. The next ones show mean latency over each swept number, and throughput against
+/// time per token by load. Batch size and draft length over time follow, with one file per combination of swept values.
+/// Then come latencies, chosen draft lengths, acceptance, calibration, goodput, KV use and preemptions. The replicas of
+/// a fleet are last.
 pub fn figures(report: &Report) -> Vec<Figure> {
     drawn(report, Sheet::Screen)
 }

@@ -238,7 +238,7 @@ fn legend_mark(c: &Canvas, look: Look, (x, y): Point) {
     c.marker((x + (LEGEND_MARK - 8.0) / 2.0, y), look);
 }
 
-/// The lines of a panel's title: one line, or one line per setting if the title would be wider than `room` px.
+/// The lines of a panel's title: one line, or one line per swept setting if the title would be wider than `room` px.
 fn title_lines((title, look): &PanelTitle, room: f64) -> Vec<&str> {
     let mark = if look.is_some() { LEGEND_MARK } else { 0.0 };
     // `text_width` estimates the width of regular type; bold type is about 10 % wider.

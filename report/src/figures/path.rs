@@ -78,7 +78,7 @@ impl Pen {
     }
 }
 
-/// True if all points are equal to a tenth of a px, or if there are no points.
+/// True if all points are equal after rounding to a tenth of a px, or if there are no points.
 pub fn is_one_spot(points: &[Point]) -> bool {
     points.iter().all(|p| tenths(*p) == tenths(points[0]))
 }

@@ -7,8 +7,8 @@ use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// The errors of three predictions of one number in one cell (a draft length at a load). An error is predicted /
-/// observed − 1.
+/// The errors of three predictions of one number, such as throughput, in one cell (a draft length at a load). An error
+/// is predicted / observed − 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedCell {
     /// The cell (a draft length at a load), such as `K = 3, closed 8`: three draft tokens per request and step, eight

@@ -40,7 +40,7 @@ struct Stay {
     amounts: Vec<Vec<Option<f64>>>,
 }
 
-/// A row of a panel: its label, and the replicas that stand in the row one after the other.
+/// A row of a panel: its label, and the replicas that it shows one after the other.
 struct Row {
     label: String,
     stays: Vec<Stay>,

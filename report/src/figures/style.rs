@@ -34,7 +34,7 @@ pub const GREY: Rgb = (0x66, 0x66, 0x66);
 pub const RULE: Rgb = (0x8c, 0x8c, 0x8c);
 /// Colour of policies that a figure does not emphasize.
 pub const QUIET: Rgb = (0x90, 0x90, 0x90);
-/// Colour of a line that is repeated behind the lines of other policies.
+/// Colour of the first policy's line where a figure repeats it behind the lines of other policies.
 pub const BEHIND: Rgb = (0x94, 0x94, 0x94);
 /// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);

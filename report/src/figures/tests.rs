@@ -147,7 +147,8 @@ fn the_list_follows_what_was_swept() {
     assert_eq!(files(&report(3, &[], &[], 1, 300)), plain);
     // The only policy does not draft, so there are no draft lengths to show.
     assert_eq!(files(&report(1, &[], &[], 1, 300)), [&plain[..3], &plain[4..7], &plain[10..]].concat());
-    // Of these thirteen policies, some look at confidences, and one is an oracle.
+    // Of these thirteen policies, some look at confidences, and one is an oracle, which sees which draft tokens will be
+    // accepted.
     let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
     assert!(["calibration.svg", "regret.svg", "behind.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));

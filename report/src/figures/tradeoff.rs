@@ -13,7 +13,8 @@ use foretoken_sim::metrics::Interval;
 /// The last keys of the paths of settings that set the load, such as `rate` in `workload.rate`.
 const LOADS: [&str; 5] = ["rate-scale", "rate", "closed-loop", "busy_rate", "quiet_rate"];
 
-/// A policy's path: points of (load as text, p99 TPOT in ms, throughput), sorted by load.
+/// A policy's path: points of (load as text, p99 TPOT in ms, throughput), sorted by load. The throughput is output
+/// tokens per second, or per second and GPU.
 struct Course<'v> {
     ink: Ink<'v>,
     points: Vec<(String, f64, f64)>,
@@ -54,7 +55,8 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
     if loads.len() < 2 {
         return None;
     }
-    // In overload the time per token depends on the length of the run, so the axis ends at a multiple of the bound.
+    // In overload the time per token depends on the length of the run, so the time axis ends at a multiple of the TPOT
+    // bound.
     let shown = bounds.iter().flatten().copied().reduce(f64::max).map_or(most, |bound| most.min(FAR * bound));
     let highest = points().filter(|p| p.1 <= shown).map(|p| p.2).reduce(f64::max)?;
     let swept = &view.combinations[0][at];
@@ -93,7 +95,8 @@ fn others(sweep: &[Swept], at: usize) -> Vec<&Swept> {
     sweep.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s).collect()
 }
 
-/// Output tokens per second. If `by_gpu`, divided by the number of GPUs; `None` if this number is not known.
+/// Output tokens of finished requests per second. If `by_gpu`, divided by the number of GPUs; `None` if this number is
+/// not known.
 fn throughput(cell: &Cell, by_gpu: bool) -> Option<f64> {
     let gpus = if by_gpu { f64::from(cell.entry.gpus?) } else { 1.0 };
     Some(cell.summary.token_goodput_tok_s / gpus)

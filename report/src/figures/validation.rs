@@ -122,7 +122,8 @@ fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, S
     }
 }
 
-/// The kinds of runs for which `has` is true in at least one panel.
+/// The kinds of runs for which `has` is true in at least one panel. The arguments of `has` are the panel's data and the
+/// index of the kind in [`RunKind::ALL`].
 fn present(of: &Validated, has: impl Fn(&ValidatedRun, usize) -> bool) -> Vec<RunKind> {
     RunKind::ALL.into_iter().filter(|&kind| of.runs.iter().any(|run| has(run, kind as usize))).collect()
 }

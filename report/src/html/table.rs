@@ -20,7 +20,8 @@ pub struct Table {
 pub struct Row {
     /// The values of the row, one per column.
     pub values: Vec<Value>,
-    /// Is the row shown in grey italics? True for a baseline and an oracle, because a user would not choose them.
+    /// Is the row shown in grey italics? True for the baseline (plain decoding) and for an oracle (a policy that no
+    /// server can run), because a user would not choose them.
     pub apart: bool,
 }
 

@@ -12,8 +12,8 @@ const OPEN: usize = 6;
 /// If more policies than this were overloaded, the warning gives their number and not their names.
 const FEW: usize = 3;
 
-/// The SLO bounds as text for the section "What was asked". Says from which autoregressive runs TPOT bounds are scaled.
-/// `None` without bounds.
+/// The SLO bounds as text for the section "What was asked". If TPOT bounds are multiples of the P90 TPOT of
+/// autoregressive runs, the text names these runs. `None` without bounds.
 pub fn asked(view: &View) -> Option<String> {
     let all = view.all(|_| true);
     let said = |c: &&[Swept]| bounds(&view.all(|s| s == *c));
@@ -33,7 +33,8 @@ pub fn asked(view: &View) -> Option<String> {
     Some(text + &origin(view, &scaled))
 }
 
-/// A text on the autoregressive runs from which the TPOT bounds are scaled; empty if none is scaled.
+/// A text on the autoregressive runs from whose P90 TPOT the TPOT bounds are computed; empty if no bound is computed
+/// so.
 fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     let Some(first) = scaled.first() else { return String::new() };
     let p90 = match distinct(scaled.iter().map(|b| b.scale), |a, b| a == b).as_slice() {
@@ -42,7 +43,7 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
         _ => "a multiple of the P90 TPOT of autoregressive".to_owned(),
     };
     let apart = |c: &Swept| view.combinations.iter().any(|s| s.iter().any(|o| o.path == c.path && o.value != c.value));
-    // The swept values that are the same in all runs from which bounds are scaled.
+    // The swept values that are the same in all runs from whose P90 TPOT bounds are computed.
     let fixed = first.from.iter().filter(|c| apart(c) && scaled.iter().all(|b| b.from.contains(c)));
     let fixed = words(fixed);
     match (view.combinations.len(), fixed.as_str()) {
@@ -52,8 +53,8 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     }
 }
 
-/// Names the policies that stop drafting for a TPOT bound. If a bound was scaled from a run at other swept values, also
-/// names these values. `None` if no policy stops drafting for a bound.
+/// Names the policies that stop drafting for a TPOT bound. If a bound is a multiple of the P90 TPOT of a run at other
+/// swept values, also names these values. `None` if no policy stops drafting for a bound.
 pub fn stops_for_slo(view: &View) -> Option<String> {
     let stops: Vec<&Cell> = view.all(|_| true).into_iter().filter(|c| c.entry.stops_for_slo).collect();
     let stops: Vec<&Cell> = stops.into_iter().filter(|c| c.summary.slo.tpot_s.is_some()).collect();

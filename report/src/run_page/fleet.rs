@@ -49,8 +49,8 @@ fn sentences(shown: &[&Cell]) -> Vec<String> {
     (0..shown.len()).filter(first).filter_map(|i| sentence(shown[i])).collect()
 }
 
-/// The figures of a fleet: the numbers of replicas first, then the requests on each replica. Of each kind the first
-/// `open` figures are shown, and the others are folded away.
+/// The figures of a fleet: first the figures of the number of replicas, then the figures of the requests on each
+/// replica. The first `open` figures of each of these two groups are shown, and the others are folded away.
 fn drawn(figures: &[Figure], is_scaled: bool, open: usize) -> Vec<Part> {
     let of = |start: &str| figures.iter().filter(|f| f.kind == Kind::Replicas && f.file.starts_with(start)).collect();
     let counts: Vec<&Figure> = of("replica-counts");

@@ -1,5 +1,5 @@
 //! The results in sentences: which policy to run, which policies are as good, which policy comes next, and how much
-//! slower the best policy is than the oracle.
+//! slower the best policy is than the oracle, which sees which draft tokens will be accepted.
 
 use super::{balance, say};
 use crate::figures::view::{Scale, View, count, distinct, words};
@@ -219,8 +219,8 @@ fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     text
 }
 
-/// How much slower the fastest policy is than `oracle-goodput`, and for which policies `oracle-goodput` is a bound.
-/// Empty if no oracle was run.
+/// How much slower the fastest policy is than the oracle `oracle-goodput`, as text. If the fastest policy drafts trees,
+/// the text says instead that this oracle is a bound only for chains of draft tokens. Empty if no oracle was run.
 fn bound(view: &View, combination: &[Swept], leader: &str, cells: &[&Cell]) -> String {
     if cells.iter().any(|c| c.entry.trees) && cells.iter().any(|c| c.regret.is_some()) {
         return "; it drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound".to_owned();

@@ -138,7 +138,8 @@ fn table(report: &Report, view: &View) -> Table {
 
 /// Appends marks to the values of a row; the page explains the marks below the table. `!`: the autoregressive run to
 /// which the speedup refers was overloaded. `^`: the policy drafts trees, for which the oracle is no bound. `~`: the
-/// policy stops drafting for a TPOT bound that is scaled from another load. `*`: the attainment is 90 % by definition.
+/// policy stops drafting for a TPOT bound that is computed from a run at another load. `*`: the attainment is 90 % by
+/// definition.
 fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
     for (value, (name, _)) in values.iter_mut().zip(headings) {
         if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {

@@ -103,8 +103,8 @@ fn a_bound_is_named_for_what_it_bounds() {
     assert!(!said.contains("below"), "{said}");
 }
 
-/// A policy that stops drafting for a TPOT bound drafts less if the bound is scaled from another load. The row of the
-/// policy has a mark, and the page explains the mark.
+/// A policy that stops drafting for a TPOT bound drafts less if the bound is computed from a run at another load. The
+/// row of the policy has a mark, and the page explains the mark.
 #[test]
 fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     let mut swept = related(report(8, &[0.5, 1.0], &[], 2, 200));
@@ -121,8 +121,8 @@ fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     ] {
         assert!(page.contains(part), "{part} is missing");
     }
-    // Two policies stop drafting for the TPOT bound. Each policy gets a mark at its speedup, and at its regret if there
-    // is a regret, so the number of marks is even.
+    // Two policies stop drafting for the TPOT bound. Each policy gets a mark at its speedup, and at its regret
+    // (distance to the oracle) if it has one, so the number of marks is even.
     assert_eq!(page.matches(" ~</td>").count() % 2, 0);
     assert!(page.contains(" ~</td>"), "no row is marked");
 }

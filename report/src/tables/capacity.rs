@@ -1,4 +1,5 @@
-//! Writes `capacity.parquet`, with one row per policy and seed, and `probes.parquet`, with one row per tried rate.
+//! Writes `capacity.parquet`, with one row per policy and seed, and `probes.parquet`, with one row per tried request
+//! rate. Both tables have the results of a search for the highest rate that a server carries.
 
 use super::column::{Column, column};
 use super::writer::Table;
@@ -20,16 +21,17 @@ pub struct CapacityRow {
     /// Why the server does not carry higher rates: "bounds" (requests miss their SLO bounds) or "queue" (the queue
     /// grows). `None` if every tried rate was carried.
     pub limit: Option<String>,
-    /// Output tokens per second and GPU at the capacity; `None` without a capacity.
+    /// Output tokens per second and GPU at the capacity, the highest rate within the SLO bounds; `None` without a
+    /// capacity.
     pub tok_s_gpu: Option<f64>,
-    /// Number of rates above the capacity that the server carried (SLO bounds kept, queue steady) although it did not
-    /// carry a lower rate.
+    /// Number of rates above the capacity (the rate that the search gives as its result) that the server carried (SLO
+    /// bounds kept, queue steady) although it did not carry a lower rate.
     pub exceptions: u32,
     /// The SLO bounds TTFT, TPOT and E2E, seconds; `None` for a bound that is not set.
     pub slo: [Option<f64>; 3],
 }
 
-/// One request rate that the capacity search tried, with its outcome.
+/// One request rate that the search for the highest rate tried, with its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeRow {
     /// Policy, swept values and seed of the capacity search.

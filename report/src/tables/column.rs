@@ -34,7 +34,7 @@ pub(super) trait Value {
     /// The value in the type in which Parquet stores it; `None` stands for null.
     fn stored(self) -> Option<Self::Stored>;
 
-    /// Wraps stored values as the variant of [`Values`] for this type.
+    /// Wraps stored values in the enum variant of [`Values`] that belongs to the implementing type.
     fn values(values: Vec<Self::Stored>) -> Values;
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 pub type FlowRow<'a> = (&'a Key, u32, &'a Flow);
 
 /// A row for a bin of time: the replica's index, the bin's start and width in seconds, the mean numbers of running and
-/// of waiting requests, and the bin's counts.
+/// of waiting requests, and the bin's counts (requests sent, their prompt tokens, their cached tokens).
 type BinRow = (u32, f64, f64, f64, f64, FlowBin);
 
 /// Writes `replica_series.parquet`. `keys` are the keys of all runs, also of runs without rows.
@@ -58,8 +58,9 @@ fn columns(rows: &[BinRow]) -> Vec<Column> {
     ]
 }
 
-/// Reads the requests on each replica over time, for each entry; empty for a run without rows. A row stores means, so
-/// the time integrals in the bins are exact to a relative error of 1e-15.
+/// Reads the requests on each replica over time, for each run in `entries`; empty for a run without rows. A row of the
+/// file has the mean numbers of running and of waiting requests in a bin. A [`Flow`] has these means times the bin's
+/// width, exact to a relative error of 1e-15.
 ///
 /// # Errors
 /// When `replica_series.parquet` cannot be read, or lacks a column.

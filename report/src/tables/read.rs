@@ -134,8 +134,9 @@ fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]
     })
 }
 
-/// The overload of each row's run; `None` if the run kept up with its arrivals. Tables of earlier versions lack these
-/// columns; all rows of such tables get `None`.
+/// The overload of each row's run: the rates at which requests arrived and finished, and the numbers of waiting
+/// requests. `None` if the run kept up with its arrivals. Tables of earlier versions lack these columns; all rows of
+/// such tables get `None`.
 fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     let there = OVERLOAD.iter().all(|name| frame.has(name));
     let columns: Vec<Vec<Option<f64>>> = match there {
@@ -150,8 +151,8 @@ fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
     Ok((0..frame.height()).map(overload).collect())
 }
 
-/// The parts of the mean end-to-end latency for each row. `None` for runs on a device. Also `None` for results of
-/// earlier versions, because these versions did not write the parts.
+/// The parts of the mean end-to-end latency for each row, such as waiting or draft passes. `None` for runs on a device.
+/// Also `None` for results of earlier versions, because these versions did not write the parts.
 fn read_lived(frame: &Frame) -> Result<Vec<Option<Lived>>, ReportError> {
     let names = PARTS.map(|(part, _)| lived_column(part));
     if !names.iter().all(|name| frame.has(name)) {

@@ -63,8 +63,9 @@ fn read_replicas(folder: &Path, entries: &[Entry]) -> Result<Vec<Vec<ReplicaSumm
     Ok(each)
 }
 
-/// For each run, the lives of its replicas and the decisions of its scaling rule; `None` for a run that no rule scaled.
-/// The end of a run is the time of the last row in `replica_counts.parquet`.
+/// For each run, when each of its replicas was ordered, was ready, drained and ended, and the decisions of its scaling
+/// rule. `None` for a run that no rule scaled. The end of a run is the time of the last row in
+/// `replica_counts.parquet`.
 pub(super) fn read_scaled(folder: &Path, entries: &[Entry]) -> Result<Vec<Option<Scaled>>, ReportError> {
     let at = |seconds: Option<f64>| seconds.map_or(Time::MAX, Time::from_s);
     let mut scaled: Vec<Option<Scaled>> = vec![None; entries.len()];

@@ -13,13 +13,14 @@ use std::path::Path;
 /// requests) is in memory at a time.
 ///
 /// Columns after the key columns (policy, swept settings, seed): `request` (index in order of arrival), `arrival_s`,
-/// `first_scheduled_s`, `first_token_s`, `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s`
-/// (durations), `emitted`, `drafted`, `verified`, `accepted`, `cached_tokens` (tokens), `rounds` (decode steps of the
-/// request that verified draft tokens), `preemptions` (counts) and `outcome`.
+/// `first_scheduled_s`, `first_token_s`, `finish_s` (instants on the run's clock), `queue_s`, `ttft_s`, `tpot_s`,
+/// `e2e_s` (durations), `emitted`, `drafted`, `verified`, `accepted`, `cached_tokens` (tokens), `rounds` (decode steps
+/// of the request that verified draft tokens), `preemptions` (counts) and `outcome` (`in-flight`, `finished` or
+/// `rejected`).
 ///
 /// If a run has a fleet, also `replica`, the index of the replica that served the request. If prefill replicas compute
 /// prompts for other replicas, also `prefill_replica` (null if the request's own replica computed the prompt),
-/// `prompt_computed_s`, `transfer_start_s`, `transfer_end_s` (instants) and `transfer_bytes`.
+/// `prompt_computed_s`, `transfer_start_s`, `transfer_end_s` (instants) and `transfer_bytes` (of the KV).
 ///
 /// An instant that did not come and a duration that did not end are null. Only finished requests have `tpot_s` and
 /// `e2e_s`.

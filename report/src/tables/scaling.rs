@@ -1,4 +1,5 @@
-//! The tables of fleets that grow and shrink: the replicas' lives, the number of replicas over time, the decisions.
+//! The tables of fleets that grow and shrink: when each replica was ordered, was ready, drained and ended; the number
+//! of replicas over time; the decisions of the scaling rule.
 
 use super::column::{Column, column};
 use super::writer::Table;
@@ -13,8 +14,8 @@ pub type ScaledRow<'a> = (&'a Key, &'a Scaled);
 /// Writes `lives.parquet`: a row for each replica of a run.
 ///
 /// Columns after the key columns (policy, swept settings, seed): `replica` (index), `ordered_s`, `ready_s`,
-/// `drained_s`, `ended_s` (instants; null if the instant did not come), `booting_s`, `serving_s`, `draining_s` (time in
-/// this phase until the end of the run).
+/// `drained_s`, `ended_s` (instants; null if the instant did not come), `booting_s`, `serving_s`, `draining_s` (time
+/// that the replica spent booting, serving and draining until the end of the run).
 ///
 /// # Errors
 /// When the file cannot be written, or the runs do not all sweep the same settings.

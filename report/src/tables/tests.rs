@@ -68,8 +68,8 @@ fn summary_has_every_number_of_every_cell() {
     }
     // The names of all times in seconds end in `_s`. No other names do, except rates (`tok_s`, `req_s`).
     let seconds = names(&frame).into_iter().filter(|n| n.ends_with("_s")).count();
-    // Of the columns with `_s`, two are rates of an overload (`req_s`), and eight are parts of the mean end-to-end
-    // latency.
+    // Of the columns with `_s`, two are request rates of an overloaded run (`req_s`), and eight are parts of the mean
+    // end-to-end latency.
     assert_eq!(seconds, 2 + 5 * 4 + 4 + 3 + 2 + 8);
 }
 
@@ -125,8 +125,8 @@ fn a_huge_cell_is_cut_into_row_groups_and_small_ones_share_one() {
     let n = super::writer::ROWS + 1;
     write_requests(&path, &keys, &[RequestRecords::new(n), RequestRecords::new(0), RequestRecords::new(1)]).unwrap();
     let mut reader = ParquetReader::new(std::fs::File::open(&path).unwrap());
-    // The first row group has all rows of the huge run except the last. The second group has this last row and the row
-    // of the small run.
+    // The file has a huge run, a run without requests and a run with one request. The first row group has all rows of
+    // the huge run except the last. The second group has this last row and the row of the run with one request.
     assert_eq!(reader.get_metadata().unwrap().row_groups.len(), 2);
     let frame = read(&path);
     assert_eq!(frame.height(), n + 1);

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most rows of a row group. This number bounds the memory for a run with millions of requests. It is also the
-/// number of requests in a piece of records. A run therefore gives the same bytes whether its records come in pieces or
-/// as a whole.
+/// number of requests in a piece (some consecutive requests of a run). A run therefore gives the same bytes whether its
+/// records come in pieces or as a whole.
 pub(super) const ROWS: usize = PIECE;
 
 /// A row group is written when it has at least this many rows, or earlier if the next rows would exceed [`ROWS`]. Each

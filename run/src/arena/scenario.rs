@@ -143,7 +143,7 @@ impl Numbers {
 ///
 /// # Errors
 /// The scenario sweeps a setting, its TPOT bound is scaled from an autoregressive run, or none of the experiment's
-/// policies may be the reference.
+/// policies may be the reference (the oracle with which others are compared).
 pub fn check(plan: &Plan) -> Result<()> {
     let first = &plan.variants[0];
     if first.experiment.arena.is_none() {

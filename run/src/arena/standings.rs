@@ -19,9 +19,9 @@ pub struct Standings {
     /// A sentence on what a quick (shortened) run of the arena left out; absent if all was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<String>,
-    /// The scenarios, in the order of their names.
+    /// The scenarios (experiments in which all policies ran), in the order of their names.
     pub scenarios: Vec<Column>,
-    /// Scenarios that could not run on this machine, as (name, reason).
+    /// Scenarios (experiments of the arena) that could not run on this machine, as (name, reason).
     pub skipped: Vec<(String, String)>,
     /// One row per policy. First the policies with a rank, by rank. Then the policies without a rank, by score:
     /// policies that see the hidden truth, and policies that did not run in all scenarios.
@@ -253,8 +253,9 @@ impl Scenario {
 }
 
 impl Standings {
-    /// Ranks the policies over `scenarios`, given as (name, scenario). Stores in the result the scenarios that could
-    /// not run (`skipped`) and what a shortened run left out (`quick`).
+    /// Ranks the policies over the arena's `scenarios` (experiments in which all policies ran), given as (name,
+    /// scenario). Stores in the result the scenarios that could not run (`skipped`) and what a shortened run left out
+    /// (`quick`).
     pub fn of(scenarios: &[(String, Scenario)], skipped: Vec<(String, String)>, quick: Option<String>) -> Standings {
         let columns: Vec<Column> = scenarios.iter().map(|(name, s)| s.column(name)).collect();
         let mut rows: Vec<Standing> = Vec::new();

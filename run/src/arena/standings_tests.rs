@@ -61,7 +61,8 @@ fn the_loss_is_paired_and_against_the_least_oracle() {
     assert!((row(&standings, "tree-c").mean - 0.9_f64.ln()).abs() < 1e-12, "below the oracle of chains");
 }
 
-/// With an oracle of trees, policies that draft trees are compared with it, and all others with the oracle of chains.
+/// If an oracle of trees ran in a scenario, policies that draft trees are compared with it. All other policies are
+/// compared with the oracle of chains. An oracle is a policy that knows which draft tokens are right.
 #[test]
 fn trees_and_chains_have_references_of_their_own() {
     let mut scenarios = two();

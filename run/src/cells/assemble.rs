@@ -50,8 +50,8 @@ pub struct Numbers {
     pub request_steps: u64,
 }
 
-/// Writes tables and figures of a plan whose cells are all stored, and compares the policies. Draws figures only if
-/// `figures` and the experiment's `output.figures` are true.
+/// Writes tables and figures of a plan whose cells (runs of one policy each) are all stored, and compares the policies.
+/// Draws figures only if `figures` and the experiment's `output.figures` are true.
 ///
 /// # Errors
 /// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or a paper's claim needs a
@@ -135,7 +135,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
     if !figures && paper.is_none() && question.is_none() {
-        // The cells' distributions and series over time are needed only for figures, claims of papers and questions.
+        // Each run's distributions and series over time are needed only for figures, claims of papers and questions.
         // They are dropped here to save memory.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
@@ -201,8 +201,8 @@ fn gpus(experiment: &Experiment) -> Option<u32> {
     alike.then(|| target.tensor_parallel * replicas)
 }
 
-/// How the TPOT bound of variant number `variant` is scaled from an autoregressive run; `None` if the bound is not
-/// scaled.
+/// How the TPOT bound of variant (combination of swept values) number `variant` is scaled from an autoregressive run;
+/// `None` if the bound is not scaled.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
     let only_bound = slo.ttft_s.is_none() && slo.e2e_s.is_none();

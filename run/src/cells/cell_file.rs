@@ -11,14 +11,15 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Size in bytes of each length field of a cell's file: one stands before each piece of per-request records, one after
-/// all other results.
+/// Size in bytes of each length field in the file of a cell (one run of one policy): one stands before each piece of
+/// per-request records, one after all other results.
 const LENGTH: usize = 8;
 
-/// Number of bytes of a cell's file after its last results: their length field, and the seal (a checksum).
+/// Number of bytes at the end of the file of a cell (one run), after its last results: the length field of these
+/// results, and the seal (a checksum).
 pub(super) const END: usize = LENGTH + blake3::OUT_LEN;
 
-/// Number of bytes of a cell's file that are read at a time to check its seal (checksum).
+/// Number of bytes of the file of a cell (one run) that are read at a time to check its seal (checksum).
 const BLOCK: usize = 1 << 18;
 
 /// The results file of one run, while it is written. If it is dropped before [`finish`](CellFile::finish), no file is
@@ -120,7 +121,7 @@ impl CellFile {
 pub enum Written<'a> {
     /// The only piece of the run's per-request records; it is in memory, not in the file.
     Only(&'a RequestRecords),
-    /// The pieces of the per-request records in the cell's file; there are several.
+    /// The pieces of the per-request records in the run's file; there are several.
     Pieces(PiecesOf),
 }
 
@@ -145,8 +146,8 @@ impl Written<'_> {
     }
 }
 
-/// Pieces of per-request records in a cell's file. Each use reads the pieces from the file again, one at a time. If the
-/// file has only one piece, it is read once and then stays in memory.
+/// Pieces of per-request records in the file of a cell (one run). Each use reads the pieces from the file again, one at
+/// a time. If the file has only one piece, it is read once and then stays in memory.
 pub struct PiecesOf {
     path: PathBuf,
     bytes: Range<u64>,
@@ -218,16 +219,16 @@ pub(super) fn split(records: &RequestRecords) -> impl Iterator<Item = RequestRec
     (0..records.len()).step_by(PIECE).map(|from| records.part(from..records.len().min(from + PIECE)))
 }
 
-/// The seal (checksum) that ends the file of the cell `name` of the plan with the digest `plan`, if the bytes before it
-/// have the digest `digest`.
+/// The seal (checksum) for the end of the file of a cell (one run). `plan` is the plan's digest, `name` is the cell's
+/// name, and `digest` is the digest of the file's bytes before the seal.
 pub(super) fn seal((plan, name): &(blake3::Hash, String), digest: &blake3::Hash) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_keyed(plan.as_bytes());
     hasher.update(name.as_bytes()).update(digest.as_bytes());
     hasher.finalize()
 }
 
-/// (The digest of a cell's file without its seal, the seal that the file ends with). `None` if the file is too short to
-/// have both.
+/// Reads the file of a cell (one run). Returns (the digest of the file's bytes without the seal, the seal that the file
+/// ends with). A seal is a checksum. `None` if the file is too short to have a seal.
 pub(super) fn digest(path: &Path) -> io::Result<Option<(blake3::Hash, [u8; blake3::OUT_LEN])>> {
     let mut file = File::open(path)?;
     let Some(mut left) = file.metadata()?.len().checked_sub(blake3::OUT_LEN as u64) else { return Ok(None) };

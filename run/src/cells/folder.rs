@@ -298,8 +298,8 @@ impl Folder {
         self.clear_up()
     }
 
-    /// Marks the results of a merged run as complete. `begun` is the manifest that the first shard wrote. It gives the
-    /// paths of the input files, which may be missing on this machine.
+    /// Marks the results of a merged run as complete. `begun` is the manifest that the first shard wrote. Its list of
+    /// input files with their digests is kept, because the files themselves may be missing on this machine.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, the manifest cannot be written, or the stored result of a

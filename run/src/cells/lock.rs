@@ -16,8 +16,8 @@ impl Lock {
     /// Tries to lock the file at `path`. Returns `None` if another process has the lock.
     ///
     /// # Errors
-    /// The file cannot be made or locked. On a file system without locks, the lock counts as taken: all processes write
-    /// the same results, so nothing is lost without a lock.
+    /// The file cannot be made or locked. A file system without locks gives no error: the returned lock then does not
+    /// keep other processes out. Nothing is lost by this, because all processes write the same results.
     pub fn try_take(path: &Path) -> Result<Option<Lock>> {
         let file = open(path)?;
         match file.try_lock() {

@@ -87,13 +87,13 @@ impl Marks {
         Ok((of, marks))
     }
 
-    /// Begins a shard: takes its lock and writes its progress file. As long as the returned lock lives, no other
-    /// process runs the shard. Returns `None` if the shard is complete and the stored results of its runs are undamaged
-    /// (`whole` is true). `goes_on`: may the call continue a shard that was begun before?
+    /// Begins a shard (a part of a run): takes its lock and writes its progress file. As long as the returned lock
+    /// lives, no other process runs the shard. Returns `None` if the shard is complete and the stored results of its
+    /// runs are undamaged (`whole` is true). `goes_on`: may the call continue a shard that was begun before?
     ///
     /// # Errors
     /// Another process runs the shard; the shard was begun before and `goes_on` is false; or the folder's shards have
-    /// another N or belong to another run.
+    /// another number N of shards, or belong to another run.
     pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool, whole: bool) -> Result<Option<Lock>> {
         let (of, marks) = self.agree(manifest)?;
         if let Some(of) = of.filter(|&of| of != shard.of) {
@@ -132,7 +132,8 @@ impl Marks {
         Staged::write_all_to(&path, text.as_bytes()).map_err(write_problem)
     }
 
-    /// Takes the lock for merging. As long as the returned lock lives, no other process merges the shards.
+    /// Takes the lock for merging shards (the parts of a run). As long as the returned lock lives, no other process
+    /// merges the shards.
     ///
     /// # Errors
     /// Another process is merging the shards.

@@ -124,9 +124,9 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // A TPOT bound may be scaled from the baseline (autoregressive run) of another comparison. Comparisons that
-        // scale the bound from their own baseline therefore run first. The other comparisons then find their baseline
-        // in the store.
+        // A TPOT bound may be scaled from the baseline (autoregressive run) of another comparison (all policies with
+        // one combination of swept values and one seed). Comparisons that scale their bound from their own baseline
+        // therefore run first. The other comparisons then find their baseline in the store.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);

@@ -75,8 +75,9 @@ impl Stored {
         hasher.finalize()
     }
 
-    /// Splits the results into the cell for tables and figures, the records of steps, the warnings, and the number of
-    /// usable KV blocks. `records` are the records of the run's requests.
+    /// Splits a run's results into four parts: the numbers for tables and figures (`Cell`), the records of steps, the
+    /// warnings, and the number of KV blocks that requests could use. `entry` says which run it is; `records` are the
+    /// records of the run's requests.
     pub fn into_cell(self, entry: Entry, records: &dyn Pieces) -> (Cell, Vec<StepRecord>, Vec<String>, u32) {
         let cell = Cell::new(entry, self.summary).with_latencies(records);
         let fleet =
@@ -86,7 +87,8 @@ impl Stored {
     }
 }
 
-/// [`Store::damage`] checks at most this many other cells to find the cell to which a damaged file belongs.
+/// [`Store::damage`] checks at most this many other cells (runs of one policy) to find the cell to which a damaged file
+/// belongs.
 const MOST_OTHERS: usize = 1000;
 
 /// The folder in which the finished cells (runs of one policy) of a plan are stored.
@@ -146,18 +148,18 @@ impl Store {
     /// damaged.
     ///
     /// # Errors
-    /// The seal matches, but the content cannot be decoded.
+    /// The file's seal (checksum) matches, but the content cannot be decoded.
     pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
         let Some((mut stored, pieces)) = self.open_cell(id)? else { return Ok(None) };
         stored.records = pieces.together().map_err(|e| Problem::failed(e.to_string()))?;
         Ok(Some(stored))
     }
 
-    /// Reads a cell's results as [`load`](Store::load) does, but leaves the per-request records in the file, to be read
-    /// in pieces.
+    /// Reads the results of a cell (one run) as [`load`](Store::load) does, but leaves the per-request records in the
+    /// file, to be read in pieces.
     ///
     /// # Errors
-    /// The seal matches, but the content cannot be decoded.
+    /// The file's seal (checksum) matches, but the content cannot be decoded.
     pub fn open_cell(&self, id: CellId) -> Result<Option<(Stored, PiecesOf)>> {
         if !self.has(id) {
             return Ok(None);
@@ -169,7 +171,7 @@ impl Store {
         Ok(Some((postcard::from_bytes(&rest).map_err(|e| unread(&e))?, pieces)))
     }
 
-    /// Begins the results file of the cell `id` (one run). Its records are added while the run goes on.
+    /// Begins the results file of the cell `id` (one run). The records of its requests are added while the run goes on.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -187,8 +189,8 @@ impl Store {
         self.finish(file, stored)
     }
 
-    /// Completes the results file of a cell, to which the per-request records were added before. Records in `stored`
-    /// are not written.
+    /// Completes the results file of a cell (one run), to which the per-request records were added before. Records in
+    /// `stored` are not written.
     ///
     /// # Errors
     /// The file cannot be written.

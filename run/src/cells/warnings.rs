@@ -14,7 +14,7 @@ pub struct Warnings {
 
 /// A kind of warning about runs: all warnings that differ only in their numbers.
 struct Kind {
-    /// The words of the warning before, between and after its numbers; one more than there are numbers.
+    /// The texts of the warning before, between and after its numbers; there is one more text than numbers.
     words: Vec<String>,
     /// (Smallest, largest) value of each number of the warning, over all runs that gave it, as text.
     numbers: Vec<(String, String)>,
@@ -45,7 +45,7 @@ impl Warnings {
         }
     }
 
-    /// The joined warnings of all cells, one line for each kind of warning.
+    /// The joined warnings of all cells (runs of one policy each), one line for each kind of warning.
     pub fn texts(self) -> Vec<String> {
         let policies = self.cells.len();
         let one = |kind: Kind| {

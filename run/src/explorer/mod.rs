@@ -117,10 +117,10 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
     value
 }
 
-/// Adds the GPU and the model of the roofline of `role` (target or draft) to the presets, and writes their names into
-/// `profile`, the page's settings of the run's machine. A model that is no preset is also added to `shapes`, with which
-/// the page writes experiments. If the run's settings change a model of the presets, the changed model gets a new name,
-/// and the preset stays.
+/// Adds the GPU and the model of a run's roofline to the page's presets, and writes their names into `profile`, the
+/// page's settings of the run's machine. `role` is target or draft. A model that is no preset is also added to
+/// `shapes`, from which the page writes experiments. If the run's settings change a model of the presets, the changed
+/// model gets a new name, and the preset stays.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,

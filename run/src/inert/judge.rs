@@ -4,7 +4,8 @@
 //! is repeated. If a number changes, these settings are split into halves, and each half is tried. So all settings of a
 //! policy that do nothing cost one repeated run together.
 //!
-//! The cost is counted in simulated work (request-steps), not in seconds, so that a plan always gets the same answer.
+//! The cost is counted in simulated work (request-steps: decoding requests, summed over steps), not in seconds, so that
+//! a plan always gets the same answer.
 
 use super::found::Evidence;
 use super::trial::{Trial, alter};
@@ -44,8 +45,8 @@ type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
     /// Tries each setting of `trials`: runs the experiment without it or with another value. `setting` has the workload
-    /// and server of the plan's first variant with the first seed. Returns (the trials that changed no number, each
-    /// with its evidence; the trials for which the budget was too small).
+    /// and server of the plan's first variant (combination of swept values) with the first seed. Returns (the trials
+    /// that changed no number, each with its evidence; the trials for which the budget was too small).
     ///
     /// # Errors
     /// The workload or server of the first variant and seed cannot be built, or the work is interrupted. If the
@@ -85,8 +86,8 @@ impl Judge<'_> {
     }
 
     /// The cost of repeating a comparison (all policies with one seed and one combination of swept values), in
-    /// request-steps. With a `policy` (an index in the file), only this policy and the baseline run; else all policies.
-    /// `share` (0 to 1) is the part of the requests that is run.
+    /// request-steps (decoding requests, summed over steps). With a `policy` (an index in the file), only this policy
+    /// and the baseline run; else all policies. `share` (0 to 1) is the part of the requests that is run.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
         let steps: u64 = match policy.map(|i| self.index_in_plan(i)) {
@@ -176,8 +177,8 @@ impl Judge<'_> {
         Ok(Some(Evidence::Whole))
     }
 
-    /// The SLO bounds that the autoregressive run of variant `from` gives if the settings of `trials` are changed.
-    /// `None` if that run fails.
+    /// The SLO bounds that the autoregressive run of variant (combination of swept values) `from` gives if the settings
+    /// of `trials` are changed. `None` if that run fails.
     fn bound(&self, from: usize, seed: usize, trials: &[&Trial], policy: Option<usize>) -> Result<Option<Slo>> {
         let requests = self.row(from, seed)[0].requests;
         let Ok(altered) = alter(self.plan, from, trials, policy, requests) else { return Ok(None) };

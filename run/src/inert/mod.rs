@@ -1,7 +1,7 @@
 //! Finds settings that do nothing. After a run, the report names the keys that the experiment gives or sweeps although
 //! they changed no number. So no user tunes a setting in vain.
 //!
-//! No list says which settings do nothing: each setting is tried. For swept keys and seeds, the finished cells are
+//! No list says which settings do nothing: each setting is tried. For swept keys and seeds, the finished runs are
 //! compared (`swept.rs`). Each key that the experiment gives is left out, or gets another value if it is required
 //! (`trial.rs`); then all numbers are compared (`judge.rs`). Keys with their default value are not tried. `[fleet]` is
 //! not tried, nor are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
@@ -46,11 +46,12 @@ const SMALL: u64 = 12_000_000;
 /// After a long run, the check may simulate at most 1 / PART of the run's request-steps (one request in one step).
 const PART: u64 = 4;
 
-/// Finds the settings of a finished run that did nothing. `numbers` has the digest of each cell's results, in the order
+/// Finds the settings of a finished run that did nothing. `numbers` has the digest of each run's results, in the order
 /// of the plan.
 ///
 /// # Errors
-/// The workload or server of the first variant and seed cannot be built, or the work is interrupted.
+/// The workload or server of the first variant (combination of swept values) and seed cannot be built, or the work is
+/// interrupted.
 pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBool) -> Result<Inert> {
     look_at(plan, numbers, check, interrupt, |_| true)
 }
@@ -104,9 +105,9 @@ fn look_at(
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // An experiment with a calibrated profile describes an observed server and its requests in the tables `engine`,
-    // `workload` and `acceptance`. Their values are facts and not choices. So `Check::Auto` tries only those values of
-    // these tables that the user replaced with `--set`.
+    // An experiment with a calibrated profile (costs fitted to an observed server) describes an observed server and its
+    // requests in the tables `engine`, `workload` and `acceptance`. Their values are facts and not choices. So
+    // `Check::Auto` tries only those values of these tables that the user replaced with `--set`.
     let described = |path: &Path| {
         let in_tables = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && in_tables && !document.is_overridden(path)

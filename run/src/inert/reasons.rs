@@ -9,19 +9,20 @@ use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{SpecPolicy, Wants};
 use foretoken_spec::experiment::Experiment;
 
-/// Facts about an experiment (its first variant, requests and policies) that explain why a setting had no effect.
+/// Facts about an experiment (its first combination of swept values, its requests and its policies) that explain why a
+/// setting had no effect.
 pub struct Facts<'a> {
     experiment: &'a Experiment,
     setting: &'a Setting,
-    /// The experiment's policies that a server can run. Oracles and clairvoyant policies are left out; they are assumed
-    /// to use every setting.
+    /// The experiment's policies that a server can run. Oracles and clairvoyant policies, which see the future, are
+    /// left out: they are assumed to use every setting.
     policies: Vec<Box<dyn SpecPolicy>>,
     bounds: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// Collects the facts that explain settings without effect from a plan's first variant. `setting` is that variant
-    /// with the first seed.
+    /// Collects the facts that explain settings without effect from a plan's first variant (combination of swept
+    /// values). `setting` is that variant with the first seed.
     pub fn new(plan: &'a Plan, setting: &'a Setting) -> Facts<'a> {
         let sees_more = |spec: &PolicySpec| spec.sees_hidden_truth() || !spec.definition().tries(1).is_empty();
         let servers = plan.policies.iter().map(|entrant| &entrant.spec).filter(|spec| !sees_more(spec));

@@ -75,8 +75,9 @@ fn is_part_of_hardware(path: &Path) -> bool {
     keys.into_iter().position(named).is_some_and(|at| at + 2 < path.0.len())
 }
 
-/// The plan of one variant, with the settings of `trials` left out or changed. With a `policy` (an index in the file),
-/// the plan has only this policy. `requests` is the number of requests of the original run.
+/// The plan of one variant (combination of swept values), with the settings of `trials` left out or changed. With a
+/// `policy` (an index in the file), the plan has only this policy. `requests` is the number of requests of the original
+/// run.
 ///
 /// # Errors
 /// A trial's other value is not TOML or has no place in the experiment, or the altered experiment is wrong (see
@@ -108,7 +109,7 @@ impl Trials {
     /// Makes a trial (a run without the setting) for each key that the plan's file gives and for which `wanted` is
     /// true. Leaves out swept keys, keys with their default value, keys that a profile filled in, the keys of
     /// [`NOT_TRIED`], and single keys of a model's shape or a GPU's datasheet. `requests` is the number of requests of
-    /// the first variant.
+    /// the first variant (combination of swept values).
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();

@@ -1,5 +1,5 @@
-//! Computes the heights of a ladder's rungs from finished cells. A ladder splits a policy's loss against the best
-//! oracle into rungs, one for each piece of knowledge that the policy lacks.
+//! Computes the heights of a ladder's rungs from finished runs. A ladder splits a policy's loss against the best oracle
+//! into rungs, one for each piece of knowledge that the policy lacks.
 
 use super::plan::{LadderRuns, PolicyRuns};
 use super::rungs::RUNGS;

@@ -1,5 +1,5 @@
-//! Checks the claims of a `[paper]` or `[question]` table: every policy, swept value and bound that a claim names must
-//! be in the experiment.
+//! Checks the claims (statements with numbers) of a `[paper]` or `[question]` table: every policy, swept value and
+//! bound that a claim names must be in the experiment.
 
 use crate::plan::{Plan, choice, variants};
 use foretoken_spec::document::Path;
@@ -11,8 +11,8 @@ use foretoken_spec::problem::{Problem, Result, nearest};
 /// experiment. Does nothing without the table.
 ///
 /// # Errors
-/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
-/// out of range; the error points at the mistake in the experiment's file.
+/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in a
+/// claim is out of range; the error points at the mistake in the experiment's file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(paper) = &plan.variants[0].experiment.paper else { return Ok(()) };
     check_claims(plan, &paper.claims, "paper")
@@ -21,8 +21,8 @@ pub fn check(plan: &Plan) -> Result<()> {
 /// Checks `claims`, which are in the table called `table` (`paper` or `question`).
 ///
 /// # Errors
-/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in it is
-/// out of range; the error points at the mistake in the experiment's file.
+/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in a
+/// claim is out of range; the error points at the mistake in the experiment's file.
 pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
     let labels = plan.policies.iter().map(|p| p.spec.label()).collect();
     let stated = if table == "question" { "reported" } else { "paper" };

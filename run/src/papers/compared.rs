@@ -50,7 +50,7 @@ pub struct Compared {
 const TENTH: f64 = 0.1;
 
 impl PaperReport {
-    /// Measures every claim of the paper that an experiment repeats, in the experiment's finished cells.
+    /// Measures every claim of the paper that an experiment repeats, in the experiment's finished runs.
     ///
     /// # Errors
     /// A claim needs a workload or engine that cannot be built, for example because its trace is missing.

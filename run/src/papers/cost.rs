@@ -1,4 +1,4 @@
-//! Measures quantities of claims that depend only on the costs of passes, so that nothing is run.
+//! Measures those quantities of a paper's claims that depend only on the costs of passes. Nothing is run for them.
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -9,8 +9,8 @@ use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel,
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
-/// The draft length with the most expected tokens per second by the linear cost model that policies get. Returns the
-/// range over the variants (combinations of swept values) that `what.at` picks.
+/// The draft length with the most expected tokens per second. The tokens per second are computed with the linear cost
+/// model that policies get. Returns the range over the variants (combinations of swept values) that `what.at` picks.
 ///
 /// # Errors
 /// A variant cannot be built, for example because no linear cost model fits its true costs.

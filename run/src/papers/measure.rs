@@ -1,8 +1,10 @@
-//! Measures the quantity of a claim in a finished comparison. There are a few general kinds of quantities, such as a
-//! gain or a crossing. Each is measured in the variants (combinations of swept values) that the claim's `at` picks.
+//! Measures the quantity of a paper's claim in a finished comparison. There are a few general kinds of quantities, such
+//! as a gain or a crossing. Each is measured in the variants (combinations of swept values) that the claim's `at`
+//! picks.
 //!
-//! Most quantities are computed from the cells' means over seeds. Two groups are computed without the cells: quantities
-//! of the pass costs alone (`cost.rs`), and quantities that follow from which draft tokens are right (`replay.rs`).
+//! Most quantities are computed from the runs' means over seeds. Two groups are computed without the runs' results:
+//! quantities of the pass costs alone (`cost.rs`), and quantities that follow from which draft tokens are right
+//! (`replay.rs`).
 
 use super::results::{Measured, Results};
 use super::{cost, replay, windows};

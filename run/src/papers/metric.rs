@@ -1,4 +1,4 @@
-//! Reads from a run's results the metrics that claims can name, such as mean E2E.
+//! Reads from a run's results the metrics that a paper's claims can name, such as mean E2E.
 
 use foretoken_report::Cell;
 use foretoken_sim::Summary;

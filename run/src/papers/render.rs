@@ -1,6 +1,6 @@
-//! The table of claims as text: for each claim its name, the paper's statement, the paper's value, our value, the
-//! difference and the reason. The columns have fixed widths, so that the table looks the same in a terminal, a log and
-//! a README.
+//! The table of a paper's claims as text: for each claim its name, the paper's statement, the paper's value, our value,
+//! the difference and the reason. The columns have fixed widths, so that the table looks the same in a terminal, a log
+//! and a README.
 
 use super::compared::{Compared, PaperReport};
 use super::results::Measured;

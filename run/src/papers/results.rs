@@ -8,7 +8,7 @@ use foretoken_spec::paper::{At, Keep, Metric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A value of a claim, measured in a run or stated in a document: a range of numbers, or names of policies.
+/// The value of a paper's claim, measured in a run or stated in a document: a range of numbers, or names of policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
@@ -58,7 +58,8 @@ impl Measured {
 pub struct Results<'a> {
     /// The plan of the experiment that was run.
     pub plan: &'a Plan,
-    /// The plan's finished runs, in the order of the plan: variants vary slowest, then seeds, then policies.
+    /// The plan's finished runs, in the order of the plan: variants (combinations of swept values) vary slowest, then
+    /// seeds, then policies.
     pub cells: &'a [Cell],
 }
 
@@ -87,9 +88,9 @@ impl<'a> Results<'a> {
         each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
     }
 
-    /// The points (x, `f(variant)`) along the sweep of `path`, ascending by x. x is the swept number, or the index of a
-    /// swept name. There is one list of points for each combination of the other swept values. `None` if a value is
-    /// missing.
+    /// The points (x, `f(variant)`) for the values of the swept setting `path`, ascending by x. x is the swept number,
+    /// or the index of a swept name. There is one list of points for each combination of the other swept values. `None`
+    /// if `f` gives no value for some variant.
     pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<Vec<(f64, f64)>>> {
         let mut lists: BTreeMap<Vec<&str>, Vec<(f64, f64)>> = BTreeMap::new();
         for v in variants(self.plan, at) {

@@ -109,8 +109,9 @@ impl Fleet {
         }
     }
 
-    /// Adds an arrow from each request in `placed` to the step in which a replica first ran it, and on to the step in
-    /// which its decode replica gave the first token. Leaves out steps that the timeline does not show.
+    /// Adds an arrow from each request in `placed` (requests that begin to run in the shown time) to the step in which
+    /// a replica first ran it, and on to the step in which its decode replica gave the first token. Leaves out steps
+    /// that the timeline does not show.
     pub fn add_arrows(
         &self,
         events: &mut Vec<Event>,

@@ -37,7 +37,7 @@ pub struct Window {
     pub to: Option<Time>,
 }
 
-/// A timeline of one run, and a note on the part of the run that it leaves out.
+/// A timeline of one run, and a sentence on the part of the run that it shows.
 pub struct Timeline {
     /// The trace events of the timeline, in any order.
     pub events: Vec<Event>,

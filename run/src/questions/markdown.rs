@@ -4,7 +4,8 @@ use super::answer::{Answer, Decided, Finding};
 use super::table::{count, lines};
 use textwrap::Options;
 
-/// A Markdown page: an introduction with counts, an index of questions and answers, then each question with its claims.
+/// A Markdown page: an introduction with the number of answered questions and the numbers of claims by verdict, an
+/// index of questions and answers, then each question with its claims.
 pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> String {
     let answers: Vec<(&str, &Answer)> = answers.into_iter().collect();
     let counted: Vec<&Answer> = answers.iter().map(|(_, answer)| *answer).collect();

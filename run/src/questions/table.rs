@@ -28,8 +28,8 @@ pub fn render<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> S
     text + "\n" + &count(&rendered)
 }
 
-/// A text with the number of answered questions, and the numbers of claims that agree, have the same sign, differ, or
-/// cannot be said.
+/// A text with the number of answered questions, and the numbers of claims by verdict: the measured value agrees with
+/// the value that the question's thread reports, has the same sign, differs, or cannot be judged.
 pub fn count(answers: &[&Answer]) -> String {
     let answered = answers.iter().filter(|a| a.decided != Decided::CannotSay).count();
     let claims = || answers.iter().flat_map(|a| &a.claims).filter(|c| c.verdict != Verdict::NotReported);

@@ -18,11 +18,11 @@ pub enum Verdict {
     /// Only for shares: all measured shares have the sign of the reported share, but some differ from it by more than a
     /// tenth.
     SameSign,
-    /// The measured value agrees only for some assumed values. For shares: the measured shares have different signs, or
-    /// some are too close to 0.
+    /// The measured value agrees with the reported value only for some assumed values. For shares: the measured shares
+    /// have different signs, or some are too close to 0.
     CannotSay,
-    /// The measured value agrees for no assumed value. For shares: the sign of all measured shares is opposite to the
-    /// sign of the reported share.
+    /// The measured value agrees with the reported value for no assumed value. For shares: the sign of all measured
+    /// shares is opposite to the sign of the reported share.
     Differs,
     /// The question's thread reports no value for the claim.
     NotReported,

@@ -40,8 +40,8 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 pub struct Written {
     /// The path of the written HTML page.
     pub page: PathBuf,
-    /// A paragraph on how the results differ from the other results folder with which the page compares them; `None` if
-    /// there is none.
+    /// A paragraph on how the results differ from the other results folder with which the page compares them; `None`
+    /// without another folder.
     pub changes: Option<String>,
 }
 

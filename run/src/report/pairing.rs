@@ -15,7 +15,7 @@ const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 /// differences between the experiments, and warnings.
 ///
 /// # Errors
-/// No cell of `own` has a partner in `other`.
+/// No run of `own` has a partner in `other`.
 pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     let summaries: Vec<_> = other.cells.iter().map(|c| (c.key(), &c.summary)).collect();
     let find = |key: &Key| summaries.iter().find(|(k, _)| same(k, key)).map(|(_, s)| (*s).clone());
@@ -116,7 +116,7 @@ fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
 }
 
 /// The settings of an experiment, given as TOML, by their paths; a list is one value. Leaves out the keys that cannot
-/// be swept: policies and seeds, by which cells are paired, and keys without effect on results.
+/// be swept: policies and seeds, by which runs are paired, and keys without effect on results.
 fn leaves(text: &str) -> BTreeMap<String, String> {
     fn walk(path: &str, value: &toml::Value, settings: &mut BTreeMap<String, String>) {
         match value {

@@ -47,8 +47,9 @@ impl Setting {
         }
     }
 
-    /// The policy in the form that [`stream`](Self::stream) runs. `None` for a fleet, sessions, a clairvoyant policy,
-    /// and a policy whose decisions depend on the ids of requests: `stream` cannot run these.
+    /// The policy in the form that [`stream`](Self::stream) runs. `None` for a fleet, for sessions (conversations), for
+    /// a clairvoyant policy (which runs several fixed lengths), and for a policy whose decisions depend on the ids of
+    /// requests: `stream` cannot run these.
     pub fn to_stream(&self, policy: &PolicySpec) -> Option<Speculation> {
         let whole = self.fleet.is_some()
             || self.arrivals == Arrivals::Sessions

@@ -1,5 +1,5 @@
-//! Chooses the draft length for a row of the table of draft lengths. Every length is compared with the row's fastest
-//! length, on the same requests and the same random draws.
+//! Chooses the draft length for a row of vLLM's table of draft lengths by batch size. Every length is compared with the
+//! row's fastest length, on the same requests and the same random draws.
 //!
 //! A length is as good as the fastest if it is at most [`AS_GOOD`] slower. It is also as good if it is at most [`FEW`]
 //! slower and the difference is not significant over the seeds. The row takes the smallest of these lengths, because it

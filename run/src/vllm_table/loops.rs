@@ -1,5 +1,5 @@
-//! Runs closed loops. Measures a policy's output tokens per second with a number of clients, and how many requests its
-//! steps schedule.
+//! Runs closed loops, in which each client sends one request after another. Measures a policy's output tokens per
+//! second with a given number of clients, and how many requests the steps schedule.
 
 use crate::plan::Variant;
 use crate::setting::Setting;
@@ -27,7 +27,8 @@ pub const SAMPLE: u32 = 64;
 pub struct Measured {
     /// Output tokens per second of the closed loop, one number per seed.
     pub tok_s: Vec<f64>,
-    /// By the number of requests that a step schedules, prompts included: the number of such steps, summed over seeds.
+    /// For each number of requests that a step may schedule (requests in prefill included): the number of steps that
+    /// schedule this number, summed over seeds.
     pub sizes: BTreeMap<u32, u64>,
     /// Largest share (0 to 1) of the KV blocks in use, over the whole loops of all seeds, also before the measurement.
     pub kv_peak: f64,
@@ -117,7 +118,8 @@ impl Measured {
 /// measurement, and the largest KV use of the whole loop.
 struct Window {
     tok_s: f64,
-    /// By the number of requests that a step schedules, prompts included: the number of such steps.
+    /// For each number of requests that a step may schedule (requests in prefill included): the number of steps that
+    /// schedule this number.
     sizes: BTreeMap<u32, u64>,
     kv_peak: f64,
 }

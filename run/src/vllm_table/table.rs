@@ -147,7 +147,7 @@ impl Table {
                 measured.table = match &ranges[..] {
                     [] => None,
                     // vLLM refuses a table that has only draft length 0. Length 0 was run already and gives the same
-                    // rates.
+                    // rates as this table.
                     ranges if ranges.iter().all(|range| range.2 == 0) => Some(of_length(&measured.alone, 0).clone()),
                     ranges => loops.measure(row.clients, &[by_batch_size(ranges.to_vec())])?.pop(),
                 };

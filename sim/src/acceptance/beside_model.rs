@@ -30,8 +30,9 @@ pub struct LookupBesideModel {
 }
 
 impl LookupBesideModel {
-    /// Checks the settings: the draft model's acceptance rates and the lookup's shares are in [0, 1], the lookup's mean
-    /// run is in range, and `model_len` is from 1 to 32.
+    /// Checks the settings. The draft model's acceptance rates, the lookup's match rate and its precision must be in
+    /// [0, 1]. The lookup's mean number of right tokens in a row must be at least 1, and large enough for match rate
+    /// and precision. `model_len` must be from 1 to 32.
     pub(super) fn check(&self) -> Result<(), BadAcceptance> {
         let key = "source.lookup-beside-model";
         self.lookup.check(&format!("{key}.lookup"))?;

@@ -4,9 +4,9 @@
 //!
 //! Let q be the draft model's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j)
 //! at depth j. Let z = w·x + b_j have a normal prior with density φ. The mean of the prior is solved so that the
-//! marginal P(right) is the position's rate. Then z given right has a density ∝ φ·σ(z), and z given wrong has a density
-//! ∝ φ·σ(−z). The quantile functions of both densities are tabulated once over a grid of rates. Whether a token is
-//! right never depends on its confidence.
+//! marginal P(right) is the acceptance rate at the token's position. Then z given right has a density ∝ φ·σ(z), and z
+//! given wrong has a density ∝ φ·σ(−z). The quantile functions of both densities are tabulated once over a grid of
+//! rates. Whether a token is right never depends on its confidence.
 
 use crate::luck::{Luck, Stream};
 use crate::workload::RequestId;
@@ -70,8 +70,8 @@ impl Default for Confidence {
 impl Confidence {
     /// The key of the first wrong setting, and why the setting is wrong; `None` if all settings are good.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
-        // In an f64 a probability with a logit of 40 equals 1. Settings beyond the limits below would give confidences
-        // without information, or overflow.
+        // These settings have limits. Beyond the limits, confidences would carry no information or would overflow. For
+        // example, in an f64 a probability with a logit of 40 equals 1.
         let positive = [("confidence.curve.slope", self.curve.slope), ("confidence.prior_sd", self.prior_sd)];
         if let Some((key, x)) = positive.into_iter().find(|(_, x)| !(1e-3..=1e3).contains(x)) {
             return Some((key, format!("{x:?} is not a number > 0, from 0.001 to 1000")));

@@ -48,8 +48,8 @@ impl Bits for ByPosition {
             let end = (w * 64 + 64).min(positions);
             let mut from = w * 64;
             while from < end {
-                // Index in the list of rates of the rate that holds at output position `from`. Behind the end of the
-                // list, the list's last rate holds.
+                // `stretch` is the index in the list of the rate that holds at output position `from`. If the list has
+                // no such entry, its last rate holds.
                 let stretch = from / span;
                 let to = if stretch + 1 < self.rates.len() { end.min((stretch + 1) * span) } else { end };
                 *word |= below(luck, self.rate_at(from as u32), w) & within(w, from, to);
@@ -72,7 +72,7 @@ pub(super) struct ByContext {
     pub seed: u64,
 }
 
-/// Number of output positions that share one rate: as many as a word of the bitmap has bits.
+/// Number of output positions that share one rate: 64, the positions of one word of the bitmap of right draft tokens.
 const HOLDS: u32 = 64;
 
 impl ByContext {

@@ -76,7 +76,8 @@ mod tests {
         for rate in [0.0, 0.3, 0.9, 1.0] {
             assert!((constant_rate(5, |_| rate) - rate).abs() < 1e-12, "{rate}");
         }
-        // 0.9 + 0.9·0.5 = 1.35 = a + a², so a = (−1 + √(1 + 4·1.35)) / 2.
+        // Two draft tokens with rates 0.9 and 0.5: the expected number of accepted tokens is 0.9 + 0.9·0.5 = 1.35. The
+        // constant rate a solves a + a² = 1.35, so a = (−1 + √(1 + 4·1.35)) / 2.
         let a = constant_rate(2, |depth| if depth == 0 { 0.9 } else { 0.5 });
         assert!((a - ((6.4f64).sqrt() - 1.0) / 2.0).abs() < 1e-12, "{a}");
     }

@@ -146,8 +146,8 @@ impl TruthRow {
         self.matched.get(word).copied().unwrap_or(0)
     }
 
-    /// The bitmaps that say which draft tokens are right, the bitmap of each depth behind the one before. The last word
-    /// of each bitmap is spare and zero.
+    /// The bitmaps that say which draft tokens are right, one for each depth, in order of depth. The last word of each
+    /// bitmap is spare and zero.
     fn words(&self) -> &[u64] {
         &self.words
     }
@@ -195,7 +195,8 @@ impl TruthRow {
         if word + 1 >= self.words.len() {
             return 0;
         }
-        // Two shifts, because a shift by 64 bits at once overflows.
+        // The next word is shifted left by 64 − `shift` bits, in two shifts. If `shift` is 0, one shift by 64 bits
+        // would overflow.
         let next = self.words[word] >> shift | self.words[word + 1] << 1 << (63 - shift);
         next.trailing_ones().min(len)
     }
@@ -221,8 +222,9 @@ pub trait AcceptanceSource: Send + Sync {
     /// is `None`, and `path` distinguishes the branches of a tree (0 along first guesses).
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32;
 
-    /// The same value as [`confidence`](AcceptanceSource::confidence). `truth` is what [`start`](AcceptanceSource::start)
-    /// filled in for this request. A source that stores there what a confidence depends on computes it once a request.
+    /// The same value as [`confidence`](AcceptanceSource::confidence). `truth` is the row that
+    /// [`start`](AcceptanceSource::start) filled in for this request. A source may store in it, once a request, what a
+    /// confidence depends on.
     fn confidence_with(
         &self,
         request: RequestTruth,

@@ -15,7 +15,7 @@ const NO_REQUEST: RequestId = RequestId::MAX;
 pub struct PlainRows {
     /// Number of 64-bit words of each request's row in the table of bitmaps.
     stride: usize,
-    /// The bitmaps of the requests, row after row. The words of a row behind its bitmap's end are zero.
+    /// The bitmaps of the requests, row after row. A row may be longer than its bitmap; its remaining words are zero.
     words: Vec<u64>,
     /// For each row of the table (one request's bitmap): the id of its request. The row of an ended request keeps the
     /// id, until another request takes that id.
@@ -49,7 +49,7 @@ impl PlainRows {
         if let Some(before) = self.request_in.get_mut(self.first_word[id as usize] as usize / self.stride)
             && *before == id
         {
-            // An ended request had this id before. The row of that ended request belongs to no request any more.
+            // An ended request had the same id. Its row in the table of bitmaps belongs to no request any more.
             *before = NO_REQUEST;
         }
         self.request_in[row] = id;
@@ -86,8 +86,8 @@ impl PlainRows {
         }
     }
 
-    /// Number of draft tokens of request `id` that are right in a row, from output position `emitted` on. Bit `len` of
-    /// `end` stops the count after `len` draft tokens.
+    /// Number of draft tokens of request `id` that are right in a row, from output position `emitted` on. `end` is a
+    /// word with a single set bit, whose index is the number of draft tokens at which the count stops.
     #[inline(always)]
     fn right_in_a_row(&self, id: RequestId, emitted: u32, end: NonZeroU64) -> u32 {
         debug_assert!((emitted as usize / 64) + 1 < self.stride, "a round starts behind the request's positions");

@@ -162,8 +162,8 @@ mod tests {
         let share = |a: u32, b: u32| f64::from(a) / f64::from(b);
         assert!((share(matches, positions) - 0.4).abs() < 0.01);
         assert!((share(right, matches) - 0.5).abs() < 0.01);
-        // The length of a run of right tokens is memoryless: counted from any right position on, the mean number of
-        // right tokens is the mean of a whole run (4).
+        // The length of a run of right tokens is memoryless. So the mean number of right tokens in a row, counted from
+        // any right position on, is the mean of a whole run (`mean_run`, here 4).
         assert!((share(run, right) - 4.0).abs() < 0.1, "{}", share(run, right));
     }
 

@@ -1,7 +1,8 @@
 //! `recorded` and `table`: recordings of a real run say which draft tokens were right. A recording does not say this
 //! for tokens that were not drafted in the run. For such a token it is drawn once, with the recording's probabilities
-//! (hazards). Behind the end of a recording every draft token is wrong (docs/model.md 13), or, for a table that wraps,
-//! the recording starts over.
+//! (hazards). A request may have more output tokens than its recording. Then all further draft tokens are wrong
+//! (docs/model.md 13), or the recording starts over, if it comes from a truth table (a file of recorded acceptance)
+//! that wraps.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -15,8 +16,8 @@ pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 
 
 /// Takes from a workload's recordings of real runs which draft tokens of a request are right.
 pub(super) struct Recorded {
-    /// Whether a recording starts over for a request with more output tokens than the recording; otherwise all draft
-    /// tokens behind the recording's end are wrong.
+    /// Whether a recording starts over for a request with more output tokens than the recording. If false, all draft
+    /// tokens after the recording's end are wrong.
     wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,

@@ -190,13 +190,13 @@ impl<B: Bits> Law for Source<B> {
     }
 }
 
-/// A bitmap of the 64 positions of `word`: a bit is set if the position's uniform draw is below `rate` (to 32 bits;
-/// exact at 0 and 1).
+/// A bitmap of the 64 positions of word number `word`. A bit is set if the uniform draw of its position is below `rate`
+/// (to 32 bits; exact at 0 and 1).
 ///
-/// The uniform draw of position n consists of bit n % 64 of each of 32 hashes, its highest bit first. All 64 positions
-/// are compared with the rate at once. The first bit that differs decides a comparison, so a word needs eight hashes on
-/// average. If each hash gave two draws, a word would need 32. The draws do not depend on the rate: all rates share
-/// them.
+/// The uniform draw of position n consists of bit n % 64 of each of 32 hashes. The first hash gives the draw's highest
+/// bit. All 64 positions are compared with the rate at once. The first bit that differs decides a comparison, so a word
+/// needs eight hashes on average. If each hash gave two draws, a word would need 32. The draws do not depend on the
+/// rate: all rates share them.
 pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     let rate = threshold(rate);
     if rate > u64::from(u32::MAX) {
@@ -217,7 +217,7 @@ pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     less
 }
 
-/// A bitmap of the positions of `word` that lie in `from..to`.
+/// A bitmap of the 64 positions of word number `word`. A bit is set if its position lies in `from..to`.
 pub(super) fn within(word: usize, from: usize, to: usize) -> u64 {
     let below = |n: usize| match n.saturating_sub(word * 64) {
         at @ 0..64 => (1u64 << at) - 1,

@@ -47,14 +47,16 @@ fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
 fn chances_are_the_shares_of_right_tokens() {
     for misfit in [Misfit::default(), Misfit { scale: 2.0, shift: 1.0 }, Misfit { scale: 0.0, shift: 0.3 }] {
         for shown in [Shown::Calibrated, Shown::OwnRate] {
-            // If neighbouring draft tokens are correlated, only `Shown::OwnRate` is calibrated.
+            // If neighbouring draft tokens are correlated, only `Shown::OwnRate` is calibrated. So only this case has a
+            // correlation.
             let autocorrelation = if shown == Shown::OwnRate { 0.4 } else { 0.0 };
             let confidence = Confidence { misfit, ..Confidence::default() };
             let source =
                 build(AcceptanceSpec { source: one_law(8.0, 5.7, autocorrelation), confidence, ..Default::default() });
             let law = source.law().unwrap();
-            // By depth (the first, all deeper ones together) and by tenth of [0, 1]: number of tokens, sum of the shown
-            // probabilities, number of right tokens.
+            // Sums in 2 · 10 groups. The first index is 0 for the first draft token of a round and 1 for all later
+            // ones, the second index is the tenth of [0, 1] of the shown probability. Each entry has the number of
+            // tokens, the sum of the shown probabilities, and the number of right tokens.
             let mut tenths = [[(0u32, 0.0, 0u32); 10]; 2];
             let mut row = TruthRow::default();
             for id in 0..2000 {
@@ -199,7 +201,7 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
         assert_eq!(c, plain.confidence(request(7), 20, depth, right, 0));
         assert_ne!(c, other.confidence(request(7), 20, depth, right, 0));
     }
-    // A confidence on the target's path depends on the token's position. A confidence behind a wrong draft token (off
+    // A confidence on the target's path depends on the token's position. A confidence after a wrong draft token (off
     // the path) depends on the round's start and the token's depth.
     let on = |start, depth| plain.confidence(request(7), start, depth, Some(true), 0);
     assert_eq!(on(20, 3), on(22, 1));
@@ -207,8 +209,9 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
     assert_ne!(off(20, 3), off(22, 1));
 }
 
-/// A confidence is the same, bit for bit, with and without what the source stored of the request when it started. One
-/// row serves requests of different sources in turn, as an engine reuses rows.
+/// `start` stores values in a request's `TruthRow`, from which a confidence can be drawn faster. The confidence is the
+/// same, bit for bit, without these values. One `TruthRow` is filled by different sources in turn, as an engine reuses
+/// rows.
 #[test]
 fn stored_rates_change_no_confidence() {
     let laws = [

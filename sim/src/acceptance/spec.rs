@@ -154,7 +154,7 @@ impl AcceptanceSpec {
             Rates::ByContext { points } => check_points("source.by-context.points", points),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
-            // Whether the truth table (a file of recorded acceptance) can be used is checked where the file is read.
+            // Where the truth table (a file of recorded acceptance) is read, it is checked whether it can be used.
             Rates::Table(_) => Ok(()),
             Rates::ByCategory(of) => of.check(),
             Rates::PromptLookup(lookup) => lookup.check("source.prompt-lookup"),
@@ -165,8 +165,8 @@ impl AcceptanceSpec {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
                     return bad("source.mixture.autocorrelation", why);
                 }
-                // Shapes outside of this range are refused: all rates would be 0 or 1, or all rates would be equal, and
-                // no numbers could be drawn from the Beta law.
+                // Shapes below 0.001 or above 1000000 are refused: all rates would be 0 or 1, or all rates would be
+                // equal, and no numbers could be drawn from the Beta law.
                 let why = "a and b must be > 0, from 0.001 to 1000000";
                 let fault = |beta: &Beta| [beta.a, beta.b].iter().any(|shape| !(1e-3..=1e6).contains(shape));
                 match m.categories.iter().find(|(_, beta)| fault(beta)) {

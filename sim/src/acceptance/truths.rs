@@ -196,15 +196,17 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// For each of the first `depths` draft tokens of a round: if no recording says whether the draft token is right,
-    /// so that this is made up, reports to the acceptance source that a decision used a made-up value.
+    /// For the first `depths` draft tokens of the round that starts at output position `start`, of the request with
+    /// bitmap `row`: if it is made up whether a token is right, because no recording says so, reports to the acceptance
+    /// source that a decision used this made-up value.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));
     }
 
-    /// Reports to the acceptance source that a decision used whether the draft token at `depth` of a round is right, if
-    /// no recording says this, so that it is made up.
+    /// Reports to the acceptance source that a decision used a made-up value, if no recording says whether the draft
+    /// token at `depth` (from 0) of a round is right. The round starts at output position `start`; its request has
+    /// bitmap `row`.
     fn look_at(&self, row: usize, start: u32, depth: u32) {
         if !self.rows[row].is_known(start + depth, depth) {
             self.acceptance.unknown_used(self.requests[row], start, depth);
@@ -273,8 +275,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected draft token. Draft tokens behind
-    /// it follow a wrong token and get no value.
+    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected draft token. Later draft tokens
+    /// follow a wrong token and get no value.
     fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
         for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
             let row = self.row_of[batch.ids[i] as usize] as usize;

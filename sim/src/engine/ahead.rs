@@ -28,7 +28,7 @@ pub struct Ahead {
 /// How the draft tokens that a step verifies were made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verifies {
-    /// How long the device took to make these draft tokens.
+    /// How long the device took to make the draft tokens that the step verifies.
     pub drafting: Time,
     /// Whether the drafter decided which of the draft tokens are verified. If false, all draft tokens are verified.
     pub trimmed: bool,

@@ -1,6 +1,7 @@
-//! Arrivals of requests. A request is sent in one of four ways: at its time in the workload; when the last request of
-//! its client has ended (closed loop); a gap after the turn before it in its session has ended; or when a router or a
-//! server gives it to the engine. The scheduler sees a request after the delay of the frontend.
+//! Arrivals of requests. A request is sent in one of four ways. It is sent at its time in the workload. Or it is sent
+//! when the last request of its client has ended (closed loop). Or it is sent when the turn before it in its session
+//! has ended and the client has waited for a time (the gap). Or a router or a server gives it to the engine. The
+//! scheduler sees a request after the delay of the frontend.
 
 use super::request::Part;
 use crate::time::Time;
@@ -15,8 +16,8 @@ enum Mode {
     Open,
     /// Closed loop: a client sends its next request when its last one has ended.
     Closed,
-    /// Sessions (conversations): the first turn is sent at its time in the workload, each later turn a gap after the
-    /// end of the turn before.
+    /// Sessions (conversations): the first turn is sent at its time in the workload. Each later turn is sent when the
+    /// turn before it has ended and the client has waited for a time (the gap).
     Sessions,
     /// A router or a server gives requests to the engine while the engine runs.
     Fed,
@@ -238,8 +239,9 @@ mod tests {
         assert!(!fed.has_ended());
     }
 
-    /// A session's next turn is sent a gap after its last turn ended. There are two sessions. Requests 0, 2 and 3 are
-    /// the turns of the first session. Request 1 is the only turn of the second session.
+    /// A session's next turn is sent when its last turn has ended and the client has waited for a time (the gap). There
+    /// are two sessions. Requests 0, 2 and 3 are the turns of the first session. Request 1 is the only turn of the
+    /// second session.
     #[test]
     fn a_session_sends_its_next_turn_a_gap_after_the_last_one_ended() {
         let none = RequestId::MAX;

@@ -60,7 +60,8 @@ pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// Token counts of the step that just ran. The shapes of the draft passes at its end follow from them.
+/// Token counts of the step that just ran. From these counts follow the numbers of tokens that the draft passes at the
+/// end of the step process and read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// Shape of the step's target pass: number of new tokens, and tokens of KV that it reads.
@@ -151,7 +152,8 @@ impl DraftPasses {
     }
 }
 
-/// The numbers of tokens processed and read in a pass over `n` new tokens of each request behind its tokens in KV.
+/// The numbers of tokens processed and read in a pass over `n` new tokens of each request. The new tokens follow the
+/// request's tokens in KV.
 fn each(ran: &Ran, n: u64) -> PassShape {
     let own = ran.requests * n * (n + 1) / 2;
     PassShape { requests: ran.requests, batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }

@@ -1,7 +1,7 @@
 //! The engine's interface to the part that decides the draft lengths: no drafter, a policy on any executor, or an
-//! oracle (which sees which draft tokens are right) on the event clock. The types rule out an oracle on other executors
-//! (invariant 8). The engine's loop calls the same functions with and without a drafter; the functions of [`NoDraft`]
-//! do nothing.
+//! oracle (which sees which draft tokens are right) on the event clock (simulated time that jumps from event to event).
+//! The types rule out an oracle on other executors (invariant 8 of INVARIANTS.md). The engine's loop calls the same
+//! functions with and without a drafter; the functions of [`NoDraft`] do nothing.
 
 use super::ahead::{Ahead, Verifies};
 use super::draft_loop;

@@ -82,8 +82,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.go_on(at);
     }
 
-    /// If the engine stopped because all its requests wait for KV from other engines or for its transfer, moves the
-    /// engine's clock to `at` and lets the engine continue.
+    /// Requests may wait for the KV of their prompt from another engine, or keep blocks until another engine has their
+    /// KV. If the engine stopped because only such requests are left, moves the engine's clock to `at` and lets the
+    /// engine continue.
     fn go_on(&mut self, at: Time) {
         if std::mem::take(&mut self.stuck) {
             self.executor.wait_until(at);

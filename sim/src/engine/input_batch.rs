@@ -122,7 +122,7 @@ impl InputBatch {
         (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
     }
 
-    /// Whether the decode requests are the first requests of the running list, without a gap.
+    /// Whether the decode requests are exactly the first requests of the running list, in the same order.
     pub fn leads(&self) -> bool {
         self.leads
     }

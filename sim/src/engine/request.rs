@@ -142,7 +142,7 @@ impl RunningRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectReason {
-    /// The prompt has `max_model_len` tokens or more (in v0: more).
+    /// The prompt has `max_model_len` tokens or more; in v0 more than `max_model_len` tokens.
     PromptOverModelLen,
     /// The prompt may not be split, and is longer than the token budget of a step.
     PromptOverBudget,

@@ -1,5 +1,6 @@
-//! `linear`: `T = α·context + γ·batched + δ`, the pass time of the SmartSpec paper (5.2) and the AdaSpec paper (4.2).
-//! `context` is the number of KV tokens that the pass reads, `batched` the number of tokens that it processes.
+//! `linear`: `T = α·context + γ·batched + δ`, the pass time of the SmartSpec paper (section 5.2) and the AdaSpec paper
+//! (section 4.2). `context` is the number of KV tokens that the pass reads, `batched` the number of tokens that it
+//! processes.
 
 use super::{Coefficients, LatencyModel, PassShape};
 use crate::time::Time;

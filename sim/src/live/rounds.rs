@@ -44,8 +44,8 @@ struct Entry {
     nodes: usize,
 }
 
-/// The recorded rounds of one request (its draft tokens of one step each), sorted by the output position where a round
-/// starts. Rounds without draft tokens are left out.
+/// The recorded rounds of one request, sorted by the output position where a round starts. A round is the request's
+/// draft tokens of one step. Rounds without draft tokens are left out.
 #[derive(Clone, Debug, Default)]
 struct Request {
     entries: Vec<Entry>,

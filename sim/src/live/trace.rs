@@ -1,5 +1,5 @@
-//! The trace of one step of a run on a real clock: the times of the step's parts, and the acceptance that the step
-//! revealed.
+//! The trace of one step of a run on a real clock: the times of the step's activities (passes, decisions, waits), and
+//! the acceptance that the step revealed.
 
 use crate::executor::{Chunk, Moment};
 use crate::latency::PassShape;
@@ -39,8 +39,8 @@ pub struct Mark {
     pub end: Time,
     /// For a pass: how long the device computed, by the device's own clock if the device has one.
     pub device: Time,
-    /// For a pass: its shape by the arithmetic of [`crate::shape`]. It is assumed that the target reads each request's
-    /// context once.
+    /// For a pass: the numbers of tokens that it processed and read (its shape), by the arithmetic of [`crate::shape`].
+    /// It is assumed that the target reads each request's context once.
     pub shape: PassShape,
 }
 
@@ -78,7 +78,8 @@ pub struct TracedNode {
     pub accepted: bool,
 }
 
-/// The record of one step. In each column the entries of all requests' draft tokens follow one another.
+/// The record of one step. A list of values of draft tokens, such as `confidence`, has the values of the first
+/// request's draft tokens, then the values of the second request's draft tokens, and so on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepTrace {
     /// Index of the step.

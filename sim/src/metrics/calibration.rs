@@ -2,7 +2,7 @@
 //! right.
 //!
 //! Only draft tokens with a known result count: the accepted draft tokens and the first rejected draft token of each
-//! chain. Draft tokens behind a rejected one have no known result. Only policies that read confidences give data.
+//! chain. Draft tokens after a rejected one have no known result. Only policies that read confidences give data.
 
 use crate::drafts::Drafts;
 use serde::{Deserialize, Serialize};

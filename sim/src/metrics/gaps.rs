@@ -5,7 +5,7 @@ use crate::time::Time;
 use hdrhistogram::Histogram;
 
 /// Number of leading bits of a gap that decide its bucket. 11 bits resolve a thousandth, as a [`Histogram`] with three
-/// digits does.
+/// significant digits does.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
@@ -26,7 +26,8 @@ impl Default for Gaps {
     }
 }
 
-/// The bucket of a gap, in picoseconds. Gaps with the same leading bits have the same bucket.
+/// The bucket of a gap between a request's emissions, in picoseconds. Gaps with the same leading bits have the same
+/// bucket.
 #[inline]
 fn bucket(gap: u64) -> usize {
     // `| 1` defines the logarithm of a gap of 0 and changes no other result.
@@ -64,8 +65,8 @@ impl Gaps {
         self.sum += u128::from(gap.0) * u128::from(count);
     }
 
-    /// Adds the gap of one request. Called for a request that emitted no token in the step before, so its gap differs
-    /// from the gap of the other requests.
+    /// Adds the gap of one request, the time since its last emission. Called for a request that emitted no token in the
+    /// step before, so its gap differs from the gap of the other requests.
     #[cold]
     #[inline(never)]
     pub fn record_one(&mut self, gap: Time) {

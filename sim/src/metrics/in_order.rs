@@ -24,8 +24,8 @@ impl Pieces for RequestRecords {
 /// piece have ended.
 pub struct InOrder<'a> {
     give: &'a mut dyn FnMut(RequestRecords) -> bool,
-    /// The pieces of records that are not given out yet, because some of their requests have not ended. Each has its
-    /// number of ended requests.
+    /// The pieces of records that are not given out yet, because some of their requests have not ended. Each piece is
+    /// stored with the number of its requests that have ended.
     pieces: VecDeque<(RequestRecords, usize)>,
     /// Number (place in the order of arrival) of the first request in the first piece of records that is not given out
     /// yet.

@@ -12,7 +12,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The mean and the interval of the values `values`, one for each seed; `None` without values.
+    /// The mean of `values`, one for each seed, with its 95 % confidence interval; `None` without values.
     pub fn of(values: &[f64]) -> Option<Interval> {
         let n = values.len();
         if n == 0 {
@@ -27,8 +27,8 @@ impl Interval {
     }
 }
 
-/// A mean of ratios over replications (runs with different seeds), with its 95 % confidence interval. The interval is
-/// computed for the mean logarithm and converted back to ratios, so that its ends are never negative.
+/// The mean of ratios over replications (runs with different seeds), with a 95 % confidence interval. The interval is
+/// computed for the mean logarithm of the ratios and converted back to ratios, so that its ends are never negative.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct RatioInterval {
     /// The mean of the per-seed ratios.
@@ -42,7 +42,7 @@ pub struct RatioInterval {
 }
 
 impl RatioInterval {
-    /// The mean and the interval of `ratios`, one for each seed, all above 0; `None` without ratios.
+    /// The mean of `ratios`, one for each seed, all above 0, with its 95 % confidence interval; `None` without ratios.
     pub fn of(ratios: &[f64]) -> Option<RatioInterval> {
         let mean = Interval::of(ratios)?.mean;
         let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
@@ -52,7 +52,7 @@ impl RatioInterval {
         Some(RatioInterval { mean, low, high, n: ratios.len() })
     }
 
-    /// Mean and interval with 1 subtracted: a ratio of 1.2 becomes a gain of 0.2.
+    /// The mean and both ends of the confidence interval, each minus 1: a ratio of 1.2 becomes a gain of 0.2.
     pub fn excess(self) -> RatioInterval {
         let less = |x: f64| x - 1.0;
         RatioInterval { mean: less(self.mean), low: self.low.map(less), high: self.high.map(less), n: self.n }
@@ -84,7 +84,8 @@ mod tests {
     fn the_interval_over_three_seeds_is_students() {
         let i = Interval::of(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!(i.mean, 2.0);
-        // Half the width is t(2) · s / sqrt 3, with s = 1.
+        // Half the width of the confidence interval is t · s / sqrt 3. t = 4.303 is Student's t with 2 degrees of
+        // freedom, and s = 1 is the standard deviation of the three values.
         assert!((i.half_width.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-12);
         assert_eq!(Interval::of(&[5.0]).unwrap().half_width, None);
         assert_eq!(Interval::of(&[]), None);
@@ -93,7 +94,9 @@ mod tests {
     #[test]
     fn the_interval_of_ratios_is_that_of_their_logarithms() {
         let i = RatioInterval::of(&[0.5, 1.0, 2.0]).unwrap();
-        // The logarithms are ln 0.5, 0 and ln 2: mean 0 and s = ln 2. Half the width is t(2) · s / sqrt 3.
+        // The logarithms of the three ratios are ln 0.5, 0 and ln 2: their mean is 0, and their standard deviation is
+        // ln 2. Half the width of the confidence interval is t · ln 2 / sqrt 3, with Student's t = 4.303 for 2 degrees
+        // of freedom.
         let half = 4.303 * 2f64.ln() / 3f64.sqrt();
         assert!((i.low.unwrap() - (-half).exp()).abs() < 1e-12 && (i.high.unwrap() - half.exp()).abs() < 1e-12);
         assert!((i.mean - 3.5 / 3.0).abs() < 1e-12);

@@ -187,7 +187,8 @@ mod tests {
         lengths.plain_steps(2, 5, Time(70));
         let rows: Vec<_> =
             lengths.rows().iter().map(|r| (r.batch_size, r.draft_len, r.prefilling, r.sums.steps)).collect();
-        // Mean draft lengths: 10 draft tokens / 4 requests and 11 / 4 both round to 3.
+        // (Batch size, draft length, whether prompts were prefilled, number of steps). The steps with 4 requests have
+        // 10 or 11 draft tokens: 10 / 4 and 11 / 4 both round to the draft length 3.
         assert_eq!(rows, [(2, 0, false, 5), (4, 3, false, 2), (4, 3, true, 1)]);
         let sums = lengths.rows()[1].sums;
         assert_eq!((sums.request_steps, sums.busy, sums.drafted, sums.accepted, sums.emitted), (8, 40, 21, 10, 18));

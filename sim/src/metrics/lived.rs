@@ -1,10 +1,11 @@
-//! The parts of the end-to-end latency of a run's finished requests, defined in docs/model.md 14.1. The parts sum to
-//! the latency.
+//! The parts (waiting, prompts, draft passes, …) of the end-to-end latency of a run's finished requests, defined in
+//! docs/model.md 14.1. The parts sum to the latency.
 
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// The device's time by part, picoseconds. Time in which no pass runs is the host's time and belongs to no part.
+/// The device's time, picoseconds, in parts: decoding, prompts, draft passes and others. Time in which no pass runs is
+/// the host's time and belongs to no part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Time that target passes would take with one token for each decode request and without prompts, picoseconds.
@@ -22,7 +23,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Sum of the device's times of all parts, picoseconds.
+    /// Sum of the device's time over all parts (decoding, prompts, draft passes, …), picoseconds.
     pub fn sum(&self) -> u64 {
         self.all().into_iter().sum()
     }
@@ -31,7 +32,8 @@ impl Spent {
         [self.decoding, self.prompts, self.recomputing, self.drafting, self.verifying, self.rejected]
     }
 
-    /// Combines the device time of each part with that of the same part in `other`, by the function `f`.
+    /// For each part of the device's time (decoding, prompts, …): combines the time of this part in `self` and in
+    /// `other` by the function `f`.
     fn zip(&self, other: &Spent, f: impl Fn(u64, u64) -> u64) -> Spent {
         Spent {
             decoding: f(self.decoding, other.decoding),
@@ -43,12 +45,12 @@ impl Spent {
         }
     }
 
-    /// Adds the device time of each part to that of the same part in `other`.
+    /// For each part of the device's time (decoding, prompts, …): adds the time of this part in `self` and in `other`.
     pub fn plus(&self, other: &Spent) -> Spent {
         self.zip(other, u64::saturating_add)
     }
 
-    /// The device time of each part times `num` / `den`, rounded down. `den` must not be 0.
+    /// Each part of the device's time (decoding, prompts, …) times `num` / `den`, rounded down. `den` must not be 0.
     pub fn scaled(&self, num: u64, den: u64) -> Spent {
         self.zip(self, |part, _| (u128::from(part) * u128::from(num) / u128::from(den)) as u64)
     }
@@ -69,7 +71,7 @@ pub(crate) struct Life {
 
 impl Life {
     /// Notes that the request enters the running list at `now`. `first` says whether this is its first time or follows
-    /// a preemption. `spent` is the device's time by part up to `now`.
+    /// a preemption. `spent` is the device's time up to `now`, by part (decoding, prompts, draft passes, …).
     pub(crate) fn enter(&mut self, spent: &Spent, now: Time, first: bool) {
         self.spent = self.spent.zip(spent, u64::wrapping_sub);
         if !first {
@@ -78,8 +80,8 @@ impl Life {
         self.runs = true;
     }
 
-    /// Notes that the request lost its KV at `now` and waits from now on. `spent` is the device's time by part up to
-    /// `now`.
+    /// Notes that the request lost its KV at `now` and waits from now on. `spent` is the device's time up to `now`, by
+    /// part (decoding, prompts, draft passes, …).
     pub(crate) fn lose(&mut self, spent: &Spent, now: Time) {
         self.spent = self.spent.zip(spent, u64::wrapping_add);
         self.away = self.away.wrapping_sub(now.0);
@@ -114,8 +116,8 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// Adds a request that finished at `now`. `spent` is the device's time by part up to `now`. `whole` and `waiting`
-    /// are the request's values of the fields of the same name.
+    /// Adds a request that finished at `now`. `spent` is the device's time up to `now`, by part (decoding, prompts,
+    /// draft passes, …). `whole` and `waiting` are the request's values of the fields of the same name.
     pub(crate) fn add(&mut self, mut life: Life, spent: &Spent, now: Time, whole: Time, waiting: Time) {
         if life.runs {
             life.lose(spent, now);
@@ -135,7 +137,7 @@ impl Lives {
         self.rejected += u128::from(s.rejected);
     }
 
-    /// Adds the latencies' parts of another run's finished requests.
+    /// Adds the parts of the latency (waiting, prompts, draft passes, …) of another run's finished requests.
     pub fn merge(&mut self, other: &Lives) {
         self.requests += other.requests;
         self.whole += other.whole;

@@ -128,8 +128,8 @@ mod tests {
         assert!(words.starts_with("overloaded: 1.00 requests/s came and 0.8"), "{words}");
     }
 
-    /// A queue that varies between 0 and 2, and then a burst in the last tenth of the run. The queue is longer at each
-    /// of the three times of measurement than at the time before, but the run is not overloaded.
+    /// A queue that varies between 0 and 2, and then a burst in the last tenth of the run. The queue is longer at three
+    /// quarters of the run than at half of it, and longest at the end, but the run is not overloaded.
     #[test]
     fn a_burst_at_the_end_is_not_overload() {
         let mut r = queue(200, 0.8);

@@ -59,7 +59,8 @@ pub struct StepRecord {
     pub end: Time,
     /// Time in draft passes and in the policy's decisions (`decision_s`).
     pub draft_time: Time,
-    /// Time of the target pass and of the host's other work (`step_overhead_s` and the law of host time).
+    /// Time of the target pass and of the host's work other than the policy's decisions (`step_overhead_s` and the host
+    /// times of `engine.host`).
     pub verify_time: Time,
     /// Number of decode requests in the step.
     pub batch_size: u32,
@@ -148,7 +149,7 @@ impl RequestRecords {
         part
     }
 
-    /// Adds the records of further requests behind the records of the requests so far.
+    /// Appends the records of further requests after the records of the requests so far.
     pub fn append(&mut self, more: &RequestRecords) {
         let before = self.len();
         self.resize(before + more.len());

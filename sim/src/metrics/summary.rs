@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// Mean and quantiles of a metric, seconds. Quantiles interpolate linearly (numpy's default).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// Arithmetic mean.
+    /// Arithmetic mean of the samples, seconds.
     pub mean: f64,
-    /// Median.
+    /// Median of the samples, seconds.
     pub p50: f64,
-    /// 90th percentile.
+    /// 90th percentile of the samples, seconds.
     pub p90: f64,
-    /// 99th percentile.
+    /// 99th percentile of the samples, seconds.
     pub p99: f64,
 }
 
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_numpys() {
-        // numpy.quantile([1, 2, 3, 4], [.5, .9, .99]) = [2.5, 3.7, 3.97]
+        // The expected values are from numpy: quantile([1, 2, 3, 4], [.5, .9, .99]) = [2.5, 3.7, 3.97].
         let q = Quantiles::of(&mut [4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!((q.mean, q.p50), (2.5, 2.5));
         assert!((q.p90 - 3.7).abs() < 1e-12 && (q.p99 - 3.97).abs() < 1e-12);

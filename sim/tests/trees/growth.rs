@@ -32,7 +32,8 @@ fn paths(tree: &DraftTree) -> Vec<Path> {
 fn grown(growth: &Growth, depth: u32) -> DraftTree {
     let mut tree = DraftTree::default();
     for _ in 0..depth {
-        // `grow` passes the parent as a node and not as a path. The parent's path is found by comparing nodes.
+        // `grow` passes the parent to the closure as a node and not as a path. The closure finds the parent's path by
+        // comparing nodes.
         let known = (paths(&tree), tree.nodes().to_vec());
         tree.grow(growth, |parent, rank| {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));

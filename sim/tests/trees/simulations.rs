@@ -138,7 +138,8 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
         let run = run(Rates::Constant { rate: a }, ranks, 400, 400, EngineConfig::default(), policy);
         let rounds = run.totals.rounds() as f64;
         let mean = run.totals.accepted() as f64 / rounds;
-        // The tolerance is four standard errors of the mean over steps with draft tokens.
+        // The tolerance is four standard errors of the mean number of accepted tokens, over request-steps with draft
+        // tokens (one request in one step). `second` is the variance of this number.
         let second: f64 = run
             .totals
             .verified_accepted

@@ -72,11 +72,13 @@ fn requests_differ_as_their_beta_law_says() {
     let mean = shares.iter().sum::<f64>() / f64::from(n);
     let variance = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / f64::from(n - 1);
     let expected = a / (a + b);
-    // Variance over requests of the share of right draft tokens: Var(rate) + E[rate (1 - rate)] / positions.
+    // The variance over requests of the share of right draft tokens is Var(rate) + E[rate (1 - rate)] / positions.
+    // `rate` is a request's own acceptance rate, and 2000 positions are drawn for each request.
     let rate_variance = a * b / ((a + b) * (a + b) * (a + b + 1.0));
     let expected_variance = rate_variance + (expected * (1.0 - expected) - rate_variance) / 2000.0;
     assert!((mean - expected).abs() < 4.0 * (variance / f64::from(n)).sqrt(), "{mean} against {expected}");
-    // The relative error of a variance is about sqrt(2/n); the distribution is nearly normal.
+    // The relative standard error of the variance over n requests is about sqrt(2/n), because the shares are nearly
+    // normally distributed.
     assert!((variance / expected_variance - 1.0).abs() < 4.0 * (2.0 / f64::from(n)).sqrt(), "{variance}");
 }
 
@@ -133,8 +135,8 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
     let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
     let built = spec.build(SEED, &workload).unwrap();
     let r = RequestTruth { recording: Some(0), ..request(0, 5) };
-    // The confidence depends neither on the position of the step's first draft token nor on whether the draft token is
-    // right.
+    // The recorded confidence of a position does not depend on `start`, the position of the round's first draft token,
+    // nor on whether the draft token is right.
     for (n, confidence) in (0..).zip([0.9, 0.25, 0.75, 0.125, 0.5]) {
         for start in 0..=n {
             for right in [true, false] {
@@ -143,7 +145,7 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
         }
     }
     assert_eq!([1, 3, 4].map(|n| built.rank_if_wrong(r, n)), [4, 255, 2]);
-    // Nothing was recorded off the target's path (behind a wrong draft token) or beyond the recording's end. For such
+    // Nothing was recorded off the target's path (after a wrong draft token) or beyond the recording's end. For such
     // draft tokens the confidence model gives the value.
     let plain = recorded(vec![Recording { ranks: vec![], confidences: vec![], ..with_ranks() }]);
     let modelled = spec.build(SEED, &plain).unwrap();

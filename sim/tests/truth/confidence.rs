@@ -166,7 +166,7 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     }
 }
 
-/// Off the target's path (behind a wrong draft token) no draft token is right. So the mean confidence there equals the
+/// Off the target's path (after a wrong draft token) no draft token is right. So the mean confidence there equals the
 /// mean confidence of wrong draft tokens of the same request, and is below the mean confidence of right ones.
 #[test]
 fn off_path_looks_like_wrong() {

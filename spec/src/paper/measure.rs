@@ -287,7 +287,7 @@ pub struct ImpliedLength {
     pub tokens_per_s: f64,
     /// Number of draft passes before each verify pass.
     pub draft_passes: u32,
-    /// Tokens of each draft pass: 1 for a chain, and the tokens of a level for a tree.
+    /// Tokens of each draft pass: 1 for a chain of draft tokens; for a tree, the tokens of one level of the tree.
     pub draft_width: u32,
     /// Tokens of the verify pass: the draft tokens and the request's newest token (the root of a tree).
     pub verify_tokens: u32,

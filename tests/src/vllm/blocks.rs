@@ -8,7 +8,7 @@ use foretoken_sim::engine::Scheduler;
 use std::collections::HashMap;
 
 /// A hash over the KV blocks that the scheduler gave to requests so far, and for each request the number of its blocks
-/// that the hash has. A recording of vLLM has the same hash.
+/// that the hash has. A recorded run of vLLM has a hash that is computed in the same way.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pub hash: u64,

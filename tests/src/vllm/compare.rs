@@ -1,4 +1,4 @@
-//! The error for a difference between a replay and its recording, and helpers of the comparison.
+//! The error for a difference between our replay and the recorded run of vLLM, and helpers for their comparison.
 
 use super::fixture::Entry;
 use foretoken_sim::engine::{RunningRequest, Scheduler};
@@ -8,13 +8,13 @@ use std::collections::HashMap;
 /// sampled token or an arrival.
 pub(super) const IDLE_STEPS: u32 = 100;
 
-/// A difference between our result and vLLM's recording.
+/// A difference between a replay with our scheduler or engine and the recorded run of vLLM.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: vLLM {theirs}; ours {ours}")]
 pub struct Differs {
-    /// The name of the compared value that differs between our run and vLLM's recording.
+    /// The name of the compared value that differs between our replay and the recorded run of vLLM.
     pub what: String,
-    /// vLLM's value in the recording, as text.
+    /// The value in vLLM's recorded run that differs from ours, as text.
     pub theirs: String,
     /// The value that our scheduler or engine gives, as text.
     pub ours: String,

@@ -18,7 +18,8 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Replays a recorded workload of vLLM's engine core with the given rules of a vLLM release.
+/// Replays a recorded workload of vLLM's engine core with our engine. `rules` are the scheduling rules of a release of
+/// vLLM.
 ///
 /// # Errors
 /// The first difference between our calls of the scheduler and the recorded ones.
@@ -70,8 +71,8 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
         _ => "stuck",
     };
     let refused: Vec<u32> = finished.out.rejected.iter().map(|&(id, _)| id).collect();
-    // The recording lists all refused requests. If the run ends before its last arrival, our engine has not seen the
-    // last of them.
+    // The recording lists every request that vLLM refused. If the run ends before its last arrival, our engine has not
+    // seen the last of these requests.
     let all = if kind == "done" { refused == recorded.refused } else { recorded.refused.starts_with(&refused) };
     if !all {
         return Err(differs("refused requests", &recorded.refused, refused));
@@ -162,7 +163,7 @@ impl<'a> AroundExecutor for ClockWithLookup<'a> {
 /// What the watcher, which records the calls of our scheduler, remembers from one call to the next.
 #[derive(Default)]
 struct WatcherState {
-    /// The end of the scheduler's last call, in µs of the engine's clock.
+    /// The end of the scheduler's last call, in µs of the engine's simulated clock.
     now: u64,
     /// Number of requests that had arrived by the last call of `schedule`.
     arrived: usize,

@@ -5,8 +5,8 @@ use super::fixture::Recorded;
 use foretoken_sim::RequestId;
 
 impl Recorded {
-    /// By the random draws of the recording, the number of accepted draft tokens of the request `id`, which has
-    /// `outputs` output tokens and `drafts` scheduled draft tokens.
+    /// The number of draft tokens that were accepted in the recording, computed from the recording's random draws. The
+    /// request `id` has `outputs` output tokens and `drafts` scheduled draft tokens.
     pub(super) fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
         (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
     }

@@ -6,7 +6,7 @@ use foretoken_sim::{DraftMethod, EngineConfig, Request, Runner, SchedulingPolicy
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
-/// Why a line of a fixture does not follow the format of `tests/vllm/README.md`.
+/// Why a line of a fixture (a file of recorded workloads) does not follow the format of `tests/vllm/README.md`.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadFixture {
@@ -43,7 +43,7 @@ pub struct Recorded {
     pub core: bool,
     /// The engine core's calls of the scheduler. Empty for a workload of the scheduler alone.
     pub calls: Vec<Call>,
-    /// The end of the recorded run, in µs of the recording's clock.
+    /// The end of the recorded run, in µs of the recording's simulated clock.
     pub end: u64,
     /// Indices of the requests that vLLM refused when they arrived.
     pub refused: Vec<u32>,
@@ -61,7 +61,7 @@ pub type Derived = BTreeMap<String, u64>;
 /// request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Start of the call of `schedule`, in µs of the recording's clock.
+    /// Start of the call of `schedule`, in µs of the recording's simulated clock.
     pub start: u64,
     /// The requests that the call scheduled, in order.
     pub entries: Vec<Entry>,
@@ -80,8 +80,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The end of the step, in µs of the recording's clock. On this clock a step takes 1000 µs, and 7 µs for each
-    /// scheduled token.
+    /// The end of the step, in µs of the recording's simulated clock. On this clock a step takes 1000 µs, and 7 µs for
+    /// each scheduled token.
     pub fn end(&self) -> u64 {
         self.start + 1000 + 7 * self.entries.iter().map(|e| u64::from(e.tokens)).sum::<u64>()
     }
@@ -99,7 +99,7 @@ pub enum Call {
 /// A recorded call of `update_from_output`, the scheduler's method that applies a step's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Start of the call of `update_from_output`, in µs of the recording's clock.
+    /// Start of the call of `update_from_output`, in µs of the recording's simulated clock.
     pub start: u64,
     /// What happened to each request of the step, in the order of the step. The number of tokens that the request got
     /// is a digit in base 36. A `!` before the digit means that the request was preempted after the step was scheduled.
@@ -111,9 +111,9 @@ pub struct Update {
     pub finished: Vec<u32>,
 }
 
-/// Duration of a call of `schedule` on the clock of recordings, in µs.
+/// Duration of a call of `schedule` on the simulated clock of recordings, in µs.
 pub const SCHEDULE: u64 = 90;
-/// Duration of a call of `update_from_output` on the clock of recordings, in µs.
+/// Duration of a call of `update_from_output` on the simulated clock of recordings, in µs.
 pub const UPDATE: u64 = 40;
 
 /// A request that a recorded step schedules.
@@ -129,7 +129,7 @@ pub struct Entry {
     pub cached: Option<u32>,
 }
 
-/// Reads the recorded workloads of a fixture file one by one.
+/// Reads the workloads of vLLM that a fixture (a file of recordings) contains, one by one.
 pub struct Fixture<R> {
     lines: std::io::Lines<R>,
     at: usize,
@@ -142,10 +142,10 @@ pub struct Fixture<R> {
 }
 
 impl<R: BufRead> Fixture<R> {
-    /// Opens a fixture and reads its first line.
+    /// Opens a fixture (a file of recorded workloads of vLLM) and reads its first line.
     ///
     /// # Errors
-    /// The file is not a fixture of this format, or its vLLM release is not replicated.
+    /// The file is not a fixture of this format, or our scheduler has no rules for its release of vLLM.
     pub fn open(from: R) -> Result<Fixture<R>, BadFixture> {
         let version = Version::V0_33;
         let mut f = Fixture { lines: from.lines(), at: 0, version, core: false, fired: BTreeMap::new(), next: None };
@@ -300,7 +300,8 @@ impl<R: BufRead> Fixture<R> {
                 1 => Some(Runner::V1),
                 _ => Some(Runner::V2),
             },
-            // Recordings of the scheduler alone are synchronous. vLLM v0 has no asynchronous scheduling.
+            // vLLM v0 has no asynchronous scheduling, and vLLM's scheduler was recorded alone only with synchronous
+            // scheduling.
             async_scheduling: match (v0, self.core) {
                 (true, _) => None,
                 (false, true) => Some(self.flag(said, "async")?),
@@ -331,7 +332,8 @@ impl<R: BufRead> Fixture<R> {
         let mut per_batch_size = Vec::new();
         let table = self.word(said, "table")?;
         for range in table.split(',').filter(|_| table != "-") {
-            // A range is `FIRST-LAST:K`. FIRST or K may be negative, so not every minus sign separates FIRST from LAST.
+            // A range of batch sizes with its draft length K is written `FIRST-LAST:K`. FIRST or K may be negative, so
+            // not every minus sign separates FIRST from LAST.
             let read = || {
                 let (range, k) = range.split_once(':')?;
                 let dash = range[1..].find('-')? + 1;

@@ -1,4 +1,4 @@
-//! Replays a recorded workload with our scheduler. Every step must equal the step that vLLM made.
+//! Replays a recorded workload with our scheduler. Every step must equal the step that vLLM made in the recording.
 
 use super::blocks::Blocks;
 use super::compare::{Differs, IDLE_STEPS, differs, entries};
@@ -36,7 +36,8 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     }
 }
 
-/// Our scheduler's rules for a recorded workload of vLLM. The rules of ours that vLLM does not have are switched off.
+/// Our scheduler's rules for a recorded workload of vLLM. Rules that only our scheduler has, and not vLLM's, are
+/// switched off.
 ///
 /// # Errors
 /// vLLM refuses the settings of the workload.
@@ -46,7 +47,7 @@ pub fn rules(recorded: &Recorded) -> Result<Rules, BadConfig> {
     Ok(rules)
 }
 
-/// Replays a recorded workload of vLLM's scheduler with the given rules of ours.
+/// Replays a recorded workload of vLLM's scheduler with our scheduler, which applies `rules`.
 ///
 /// # Errors
 /// The first difference between our steps and the recorded ones.
@@ -68,8 +69,8 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     .run()
 }
 
-/// The word that a recording has for settings that vLLM refuses. Our error for the same settings has the key `key` and
-/// the message `why`.
+/// The word with which a recording names the reason why vLLM refuses the settings. Our error for the same settings has
+/// the key `key` and the message `why`.
 fn kind_of(key: &str, why: &str) -> &'static str {
     match key {
         "max_num_batched_tokens" if why.contains("max_num_seqs") => "budget-below-seqs",
@@ -150,8 +151,8 @@ impl Replay<'_> {
             match theirs.next() {
                 Some(recorded) if self.same(recorded, &step) => {}
                 // vLLM asserts that an admission with padding in place of draft tokens has as many tokens as a decode.
-                // In this step the threshold for long prefills had cut the padding. So vLLM failed and the recording
-                // ends here.
+                // In this step the threshold for long prefills had cut the padding. So the assertion failed, and the
+                // recording of vLLM ends here.
                 None if self.recorded.ending == "assertion" && self.cuts_padding(&step) => break "assertion",
                 other => return Err(differs(format!("step {index}"), other, Some(step))),
             }

@@ -1,5 +1,5 @@
 //! Runs a workload with the scheduler of the model (our second implementation of vLLM's scheduler) alone, without an
-//! engine core. `tests/vllm/README.md` describes the clock.
+//! engine core. `tests/vllm/README.md` describes the simulated clock.
 
 use crate::chance::{accepted, proposed};
 use crate::lines::Lines;
@@ -9,8 +9,9 @@ use crate::workload::Workload;
 /// A run ends after this number of successive steps without a sampled token or an arrival.
 pub const IDLE_STEPS: i64 = 100;
 
-/// Runs a workload with the model, a second implementation of vLLM's scheduler. Returns the lines `D`, `S`, `X` and `E`
-/// of its recording (`tests/vllm/README.md`), and counts of what happened.
+/// Runs a workload with the model, a second implementation of vLLM's scheduler. Returns the lines of its recording
+/// (`tests/vllm/README.md`) and counts of what happened. The lines are `D` (derived settings), `S` (steps), `X`
+/// (refused requests) and `E` (end).
 pub fn run(w: &Workload) -> (String, Seen) {
     let mut s = Scheduler::new(w);
     let mut lines = Lines::new(w.k);

@@ -1,4 +1,5 @@
-//! vLLM's engine core (`engine/core.py`): its loop over `step` or `step_with_batch_queue`, with one clock in µs.
+//! vLLM's engine core (`engine/core.py`): its loop over `step` or `step_with_batch_queue`, with one simulated clock in
+//! µs.
 
 use crate::alone::IDLE_STEPS;
 use crate::device::{Answer, Device};
@@ -22,8 +23,9 @@ struct Core<'a> {
     empty: [bool; 2],
 }
 
-/// Runs a workload with the model, a second implementation of vLLM's engine core. Returns the lines `D`, `S`, `U`, `X`
-/// and `E` of its recording (`tests/vllm/README.md`), and counts of what happened.
+/// Runs a workload with the model, a second implementation of vLLM's engine core. Returns the lines of its recording
+/// (`tests/vllm/README.md`) and counts of what happened. The lines are `D` (derived settings), `S` (calls of
+/// `schedule`), `U` (calls of `update_from_output`), `X` (refused requests) and `E` (end).
 pub fn run(w: &Workload) -> (String, Seen) {
     let refused: Vec<usize> = (0..w.asks.len()).filter(|&id| w.asks[id].prompt >= w.length).collect();
     let s = Scheduler::new(w);

@@ -5,13 +5,14 @@ use crate::workload::{Release, Workload};
 /// The values that vLLM derives from its settings. The comments give vLLM's names.
 #[derive(Clone, Debug)]
 pub struct Derived {
-    /// `num_lookahead_tokens`: KV slots that are reserved behind a request's scheduled tokens.
+    /// `num_lookahead_tokens`: KV slots that are reserved after a request's scheduled tokens.
     pub lookahead: i64,
     /// `max_num_new_slots_for_drafting`: extra tokens that each request takes from the token budget for its drafter.
     pub slots: i64,
-    /// `num_prefill_lookahead_tokens`: prompt tokens behind the end of a prefill chunk that the drafter needs.
+    /// `num_prefill_lookahead_tokens`: number of prompt tokens after the end of a prefill chunk that the drafter needs.
     pub prefill_lookahead: i64,
-    /// `num_hash_lookahead_tokens`: tokens behind a block that the block's hash also covers; 0 in vLLM 0.32.
+    /// `num_hash_lookahead_tokens`: number of tokens after a KV block that the block's hash also covers; 0 in vLLM
+    /// 0.32.
     pub hash_lookahead: i64,
     /// The scheduler's `use_eagle_block_drop`: is the last KV block of a prefix cache hit dropped?
     pub drop: bool,

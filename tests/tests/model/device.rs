@@ -93,7 +93,7 @@ impl<'a> Device<'a> {
         told
     }
 
-    /// Queues the drafter's passes. Returns when the host has the sampled tokens, µs.
+    /// Queues the drafter's passes. Returns the time at which the host has the sampled tokens, µs.
     fn draft(&mut self, s: &Scheduler, tokens: i64, requests: i64, k: i64, fits: bool, now: i64) -> i64 {
         let sampled = self.free;
         if !fits {

@@ -1,4 +1,4 @@
-//! Writes the lines of a recording in the format of `tests/vllm/README.md`.
+//! Writes the lines of a recorded run in the format of `tests/vllm/README.md`.
 
 use crate::chance::mix;
 use crate::scheduler::{Output, Scheduler};

@@ -34,13 +34,13 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 use workload::{Release, Workload};
 
-/// Runs a workload with the model, a second implementation of vLLM. Returns the lines of its recording after the lines
-/// `W` and `R`, and counts of what happened.
+/// Runs a workload with the model, a second implementation of vLLM. Returns the lines of its recording, without the
+/// lines `W` (settings) and `R` (requests), and counts of what happened.
 fn run(w: &Workload) -> (String, Seen) {
     if w.core { core::run(w) } else { alone::run(w) }
 }
 
-/// Parses the lines of a workload and of its run as a recording.
+/// Parses `text`, the lines of the workload `w` and of its run, as a recorded run.
 fn recording(w: &Workload, text: &str) -> Recorded {
     let format = if w.core { "foretoken-vllm-core" } else { "foretoken-vllm" };
     let version = if w.release == Release::V0_33 { "0.33.0" } else { "0.32.0" };
@@ -51,7 +51,7 @@ fn recording(w: &Workload, text: &str) -> Recorded {
     recorded
 }
 
-/// The text of each workload in a compressed recording file.
+/// The lines of each workload in a compressed file of recorded runs of vLLM.
 fn texts(file: &[u8]) -> Vec<String> {
     let mut all = String::new();
     zstd::Decoder::new(file).unwrap().read_to_string(&mut all).unwrap();
@@ -154,8 +154,8 @@ fn the_engine_makes_the_calls_of_the_model() {
         let (lines, seen) = run(&w);
         let text = w.lines() + &lines;
         let recorded = recording(&w, &text);
-        // If `replay` finds a difference, its message calls the recording vLLM's. Here the recording comes from the
-        // model (our second implementation of vLLM).
+        // If `replay` finds a difference, its message says that the recorded run is from vLLM. Here it is from the
+        // model, our second implementation of vLLM.
         if let Err(differs) = replay(&recorded) {
             panic!("seed {seed}, {:?}: {differs}\n{text}", w.release);
         }

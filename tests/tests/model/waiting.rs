@@ -125,8 +125,9 @@ impl Scheduler<'_> {
         }
     }
 
-    /// vLLM's `allocate_slots` for a waiting request: allocates KV blocks for `new` tokens behind the `computed` ones.
-    /// `hits` are cached blocks that the request shares. Returns false if there are too few free blocks.
+    /// vLLM's `allocate_slots` for a waiting request: allocates KV blocks for the `new` tokens after the first
+    /// `computed` tokens. `hits` are cached blocks that the request shares. Returns false if there are too few free
+    /// blocks.
     fn allocate(&mut self, id: usize, hits: &[usize], computed: i64, new: i64) -> bool {
         let size = self.w.block_size;
         let known = self.r(id).tokens();

@@ -1,5 +1,5 @@
-//! A workload: an engine's settings, and requests. Reads and writes the lines `W` and `R`, which `tests/vllm/README.md`
-//! defines.
+//! A workload: an engine's settings, and requests. Reads and writes the lines `W` (settings) and `R` (a request), which
+//! `tests/vllm/README.md` defines.
 
 use std::collections::HashMap;
 use std::fmt::Write;

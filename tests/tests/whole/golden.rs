@@ -41,8 +41,9 @@ fn lengths(run: &Run) -> Vec<(u32, f64)> {
     lengths
 }
 
-/// The policy with its default settings, with two exceptions. The speculation gate has no defaults, so it gets values.
-/// SGLang's second generation gets a start value at which it differs from the first generation.
+/// The policy with its default settings, with two exceptions. The policy `SpeculationGate` has no defaults, so it gets
+/// values. The policy `SglangGen2` gets a start value with which it decides differently from SGLang's first generation
+/// of this policy.
 fn given(policy: &PolicySpec) -> PolicySpec {
     match policy {
         PolicySpec::SglangGen2(params) => PolicySpec::SglangGen2(EmaTier { initial_steps: 4, ..params.clone() }),

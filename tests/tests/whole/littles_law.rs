@@ -130,7 +130,8 @@ fn latency_below_saturation_is_littles_law() {
     }
 }
 
-/// The server saturates at the rate 1 / C2. At a higher rate, the latency grows with the length of the run.
+/// Of the law L = C1 / (1 − λ C2): the server saturates at the rate λ = 1 / C2. At a higher rate, the latency grows
+/// with the length of the run.
 #[test]
 fn the_law_knows_where_it_ends() {
     for (name, case) in cases() {

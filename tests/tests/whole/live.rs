@@ -153,8 +153,9 @@ impl Server {
         }
     }
 
-    /// Builds the policy with the registry, and wraps it so that its decisions are recorded. The policy in the result
-    /// is `None` for the engine without speculation. An oracle cannot run on a device, so it is returned as the error.
+    /// Builds the policy from its settings, and wraps it so that its decisions are recorded. The policy in the result
+    /// is `None` for the engine without speculation. An oracle (a policy that knows which draft tokens are right)
+    /// cannot run on a device, so it is returned as the error.
     fn build(&self, spec: &PolicySpec) -> Result<Built, Box<dyn OraclePolicy>> {
         let belief = Belief {
             draft: Coefficients { alpha_s: 1e-9, gamma_s: 3e-6, delta_s: 2e-5 },
@@ -318,8 +319,8 @@ fn declared_runs_can_be_replayed() {
     }
 }
 
-/// A replay with another policy drafts tokens of which the recording does not say whether they are right. These missing
-/// facts are counted and reported.
+/// A replay with another policy drafts tokens of which the recording of the run does not say whether they are right.
+/// These missing facts are counted and reported.
 #[test]
 fn values_missing_from_a_recording_are_counted() {
     let server = Server::new(Draft::Close);
@@ -358,7 +359,8 @@ fn values_missing_from_a_recording_are_counted() {
     println!("{misses:?} of {} verified", run.totals.verified);
     assert_eq!(run.ending, engine::Ending::Done);
     assert!(misses.other_round > 0 && misses.invented > 0 && misses.looks == 0, "{misses:?}");
-    // The fallback source says that no draft token is right, so every accepted token comes from the recording. This run
-    // also uses the recording of other steps, so more than a quarter of the verified tokens are accepted.
+    // The fallback source, which decides where the recording says nothing, says that no draft token is right. So every
+    // accepted token comes from the recording. This run also uses the recording of other steps, so more than a quarter
+    // of the verified tokens are accepted.
     assert!(run.totals.accepted() > run.totals.verified / 4);
 }

@@ -1,6 +1,7 @@
-//! Tests what docs/model.md 13 proves about the oracle. In every state that a policy reaches, the oracle's step has at
-//! least the token goodput of the policy's step, and at least that of every fixed length. For the steps of a whole
-//! trace together, this cannot be proved.
+//! Tests what docs/model.md 13 proves about the oracle, a policy that knows which draft tokens are right. In every
+//! state that another policy reaches, the oracle's step has at least the token goodput (emitted tokens per second) of
+//! that policy's step, and at least that of every fixed length. For the steps of a whole trace together, this cannot be
+//! proved.
 
 use crate::setup::{Setup, poisson};
 use foretoken_policies::{OracleGoodput, PolicySpec};
@@ -13,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const LONGEST: u32 = 6;
 
-/// A policy that drafts the lengths that `choose` gives. In each state it asserts that the oracle's choice has at least
-/// the goodput of these lengths and of every fixed length.
+/// A policy that drafts the lengths that `choose` gives. In each state it asserts that the choice of the oracle (which
+/// knows which draft tokens are right) has at least the goodput of these lengths and of every fixed length.
 struct Witness<F> {
     oracle: Box<dyn OraclePolicy>,
     choose: F,
@@ -110,8 +111,8 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     })));
 }
 
-/// Runs a policy. In every state that the policy reaches, compares the goodput of the oracle's choice with the goodput
-/// of the policy's step.
+/// Runs a policy. In every state that the policy reaches, compares the goodput of the policy's step with the goodput
+/// that the oracle (which knows which draft tokens are right) would have.
 struct AgainstOracle {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
@@ -139,8 +140,8 @@ impl Around for AgainstOracle {
 
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let runs = batch.ids.iter().zip_eq(batch.emitted).zip_eq(batch.limit);
-        // The policy's own limit on draft tokens may be below the longest draft length of the engine. The oracle then
-        // gets the same limit.
+        // The policy's own limit on draft tokens may be below the longest draft length of the engine. The oracle (which
+        // knows which draft tokens are right) then gets the same limit.
         let run: Vec<u32> = runs.map(|((&id, &emitted), &limit)| self.rows[id as usize].run(emitted, limit)).collect();
         let truth = Truth {
             run: &run,

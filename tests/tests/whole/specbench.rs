@@ -26,8 +26,9 @@ fn recorded(workload: &Workload) -> Box<dyn AcceptanceSource> {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(7, workload).unwrap()
 }
 
-/// Here the first step of each request drafts from output position 0 on, as in the recording. A step with draft length
-/// k = 3 must then accept 1.23 draft tokens of a request on average, and a step with k = 6 must accept 1.55.
+/// In this test the first step of each request drafts from output position 0 on, as in the recorded runs of Spec-Bench.
+/// A step with draft length k = 3 must then accept 1.23 draft tokens of a request on average, and a step with k = 6
+/// must accept 1.55.
 #[test]
 fn recorded_rounds_from_position_0_accept_the_published_mean() {
     let Some(built) = specbench() else { return };

@@ -62,9 +62,10 @@ fn every_rule_fired_often() {
     }
 }
 
-/// Each effect of the order of calls occurred at least 200 times in the recordings of the engine core, both of vLLM
-/// 0.33 and of 0.32. Two effects are required for 0.33 only: skipped drafting, and drafting that delayed the next step.
-/// Each order of calls ran in at least 200 workloads of 0.33.
+/// Each effect of the order in which the engine core calls the scheduler (such as a step without requests) occurred at
+/// least 200 times in the recordings of the engine core, both of vLLM 0.33 and of 0.32. Two effects are required for
+/// 0.33 only: skipped drafting, and drafting that delayed the next step. Each order of calls ran in at least 200
+/// workloads of 0.33.
 #[test]
 fn every_order_of_calls_occurred_often() {
     let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const CELLS: f64 = 20.0;
 
 /// A Poisson process whose rate varies around a mean. The defaults were fitted to the hour of conversations in the
-/// Azure 2023 trace: dispersion of counts within 7 %, coefficient of variation of the gaps 1.05 (data 1.09),
-/// Kolmogorov-Smirnov distance 0.016.
+/// Azure 2023 trace. The dispersion of the counts of arrivals is within 7 % of the data. The coefficient of variation
+/// of the gaps is 1.05 (data 1.09). The Kolmogorov-Smirnov distance to the data is 0.016.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogOuPoisson {
@@ -222,7 +222,7 @@ impl LogOuArrivals {
         LogOuArrivals { day_s: Some(p.day_s), cell_s, slow, ..Self::new(&one, draws, end_s) }
     }
 
-    /// The present rate of arrivals, requests/s, and the time at which it changes next, seconds.
+    /// (present rate of arrivals in requests/s, time in seconds at which the rate changes next).
     fn piece(&self) -> (f64, f64) {
         let cell_end = (self.cell + 1) as f64 * self.cell_s;
         let (mean, end) = if self.now_s < self.switch_s {

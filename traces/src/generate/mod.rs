@@ -1,8 +1,8 @@
-//! Generators: arrival processes and length laws with named, calibrated parameters that have defaults.
+//! Generators: arrival processes and distributions of lengths. Their parameters have names and calibrated defaults.
 //!
 //! They contain parameters that were fitted to published traces, but no data from these traces. Arrivals and lengths
-//! use different keyed streams of random draws (lengths with one key for each request). So a change of the lengths does
-//! not change the arrivals, and the reverse.
+//! use different streams of random draws, and the lengths of each request have a stream of their own. So a change of
+//! the lengths does not change the arrivals, and the reverse.
 
 pub(crate) mod categories;
 mod log_normal;

@@ -1,5 +1,5 @@
-//! A distribution that is given by its quantiles, and the normal distribution function, by which two lengths are drawn
-//! with a given rank correlation (Gaussian copula).
+//! A distribution that is given by its quantiles. Also the normal distribution function, which is used to draw two
+//! lengths with a given rank correlation (Gaussian copula).
 
 /// A distribution as a table of quantiles at increasing percentages. Between two percentages the quantile is
 /// interpolated linearly.

@@ -94,8 +94,8 @@ impl Category {
 
 impl SpecBenchLengths {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        // If a maximum length is below the number in this list, nearly every draw of some Spec-Bench category exceeds
-        // the maximum and is repeated.
+        // Each entry is (setting, its value, its least allowed value). With a smaller maximum, nearly every draw of
+        // some Spec-Bench category would exceed the maximum and be repeated.
         let low = [
             ("max_prompt", self.max_prompt, 128),
             ("max_output", self.max_output, 64),

@@ -1,9 +1,9 @@
 //! Length tables: quantiles of prompt and output lengths, calibrated on published traces.
 //!
-//! Percentages and quantiles are rounded summaries of the data. Between two percentages of a table, quantiles are
-//! interpolated linearly (Kolmogorov-Smirnov distance to the data at most 0.034). Prompt and output are drawn
-//! independently. The exception is mooncake-synth, for which a Gaussian copula keeps the rank correlation of −0.52. The
-//! correlations of the other tables are within 0.07 of 0.
+//! The percentages and quantiles of a table are rounded summaries of the trace. Between two percentages of a table,
+//! quantiles are interpolated linearly (Kolmogorov-Smirnov distance to the data at most 0.034). Prompt and output are
+//! drawn independently. The exception is mooncake-synth, for which a Gaussian copula keeps the rank correlation of
+//! −0.52. The correlations of the other tables are within 0.07 of 0.
 
 use super::normal;
 use super::quantiles::{Quantiles, normal_cdf};

@@ -1,5 +1,5 @@
-//! Collects the rows of a trace into a workload. Checks their order, zero lengths and limits, and counts the rows that
-//! are left out.
+//! Collects the rows of a trace into a workload. Checks the order of arrival times, lengths of 0 tokens and the options
+//! that limit lengths. Counts the rows that are left out.
 
 use super::trace::{Gives, Trace};
 use crate::error::TraceError;

@@ -30,8 +30,8 @@ fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_jso
         };
         return TraceError::row(path, line, Some(key), "is missing", hint);
     }
-    // Serde reports the character behind the JSON value that it refused. The error message names the last key before
-    // this character.
+    // Serde reports the position just after the JSON value that it refused. The error message names the last key before
+    // this position.
     let before = text.get(..error.column().min(text.len())).unwrap_or(text);
     let blamed = keys.iter().copied().max_by_key(|k| before.rfind(&format!("\"{k}\"")).map(|p| p + 1).unwrap_or(0));
     TraceError::row(path, line, blamed, reason(error), "correct or remove the line")
@@ -45,7 +45,7 @@ pub(crate) fn malformed(path: &Path, line: u64, text: &str, error: &serde_json::
     TraceError::row(path, line, key, what, "the line is malformed or cut off: correct or remove it")
 }
 
-/// Serde's message without its position. Serde sees only a single line, so its line number is not the file's.
+/// Serde's message without its line and column. Serde sees only a single line, so its line number is not the file's.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     message.split(" at line ").next().unwrap_or(&message).to_owned()

@@ -1,6 +1,7 @@
 //! Readers of trace files, one for each format. A reader turns rows into requests. The module `collector` does what all
-//! formats need: it checks order, zero lengths and limits, and counts the rows that are left out. Rows are streamed.
-//! Only truth tables, and the `accept` file of Spec-Bench, are held in memory as a whole.
+//! formats need: it checks the order of arrival times, lengths of 0 tokens and limits on lengths, and counts the rows
+//! that are left out. Rows are streamed. Only truth tables (which draft tokens were right on recorded outputs) and the
+//! `accept` file of Spec-Bench are held in memory as a whole.
 
 mod adaspec;
 mod azure;

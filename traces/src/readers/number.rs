@@ -88,7 +88,7 @@ pub(crate) fn picoseconds(field: &[u8], places: usize) -> Result<i128, Bad> {
     Ok(if negative { -ps } else { ps })
 }
 
-/// Converts `digits`, the digits behind the decimal point of a number of seconds, to picoseconds. Rounds at the twelfth
+/// Converts `digits`, the digits after the decimal point of a number of seconds, to picoseconds. Rounds at the twelfth
 /// digit.
 pub(crate) fn fraction_ps(digits: &[u8]) -> u64 {
     fraction(digits, 12)

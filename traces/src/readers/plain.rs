@@ -40,8 +40,8 @@ pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result
 }
 
 /// Reads the columns `t_s` (seconds), `input_tokens`, `output_tokens` and `slo_ratio` (AdaServe artifact). A positive
-/// `slo_ratio` bounds a request's time per output token by this multiple of the time of an unloaded server. A negative
-/// `slo_ratio` is an absolute bound in ms.
+/// `slo_ratio` is a bound on a request's time per output token, as a multiple of the time per output token of an
+/// unloaded server. A negative `slo_ratio` is an absolute bound in ms.
 pub(super) fn read_adaserve(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut table = Table::open(&spec.path)?;
     let (time, prompt, output) =

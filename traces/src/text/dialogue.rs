@@ -36,8 +36,8 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
         HELLOS[hello], NUMBERS[guests], DAYS[day]
     );
     // The host's reply depends on the wish, the day and the number of guests. The parting words depend on these three
-    // and on the guest's name. With a probability of 10 % each, the reply and the parting words are replaced by another
-    // phrase.
+    // and on the guest's name. With a probability of 10 %, another phrase replaces the reply. The same holds,
+    // independently, for the parting words.
     let slip = |dice: &mut Dice| if dice.chance(10) { dice.within(1, 2) } else { 0 };
     let reply = replies[(day + guests + slip(dice)) % 3];
     let initial = usize::from(name.as_bytes()[0]);

@@ -31,7 +31,7 @@ pub struct Document {
     pub family: Family,
     /// The document's text before the answer, which ends in the question.
     pub prompt: String,
-    /// The document's answer, without the byte [`END`] behind it.
+    /// The document's answer, without the byte [`END`] that follows it.
     pub answer: String,
 }
 

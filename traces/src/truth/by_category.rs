@@ -8,9 +8,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The longest draft length in the summaries of truth tables. The table of a profiled pair of models has, at every
-/// output position, the rank of the right token among the draft model's guesses. So it shows what any draft length up
-/// to this one would have accepted.
+/// The longest draft length in the summaries of truth tables (which draft tokens were right on recorded outputs). The
+/// table of a profiled pair of models has, at every output position, the rank of the right token among the draft
+/// model's guesses. So it shows what any draft length up to this one would have accepted.
 pub const DEPTHS: usize = 8;
 /// Upper end of the first band of context lengths, tokens. Each further band ends at twice the end of the band before.
 const FIRST_BAND: u64 = 512;
@@ -27,7 +27,7 @@ const DIFFERENT: f64 = 3.0;
 /// How often the draft tokens in one category's recorded outputs are right, by depth and by context length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CategoryAcceptance {
-    /// Name of the category of requests: a family (kind of task) of the truth table.
+    /// Name of the category of requests: a family (kind of task) of the recorded prompts.
     pub category: String,
     /// Number of recorded outputs of the category.
     pub outputs: u64,
@@ -87,9 +87,9 @@ impl TruthTable {
     /// The acceptance of each category that has outputs, in the order of the table's families.
     ///
     /// An output position counts if its draft token was found right or wrong. A server drafts nothing for the position
-    /// behind a round (a request's draft tokens of one step) whose tokens were all accepted, so this position does not
-    /// count. Right / drafted is then the maximum-likelihood estimate of the probability that a draft token is right,
-    /// given that the draft tokens before it in the round were right.
+    /// right after a round (a request's draft tokens of one step) whose tokens were all accepted, so this position does
+    /// not count. Right / drafted is then the maximum-likelihood estimate of the probability that a draft token is
+    /// right, given that the draft tokens before it in the round were right.
     pub fn by_category(&self) -> Vec<CategoryAcceptance> {
         let observed = self.header.observed.is_some();
         let one = |(family, name): (usize, &String)| {
@@ -342,8 +342,8 @@ mod tests {
         assert!(text.contains("categories.\"documents\"]\nby-context = { points = [[2"), "{text}");
     }
 
-    /// The outputs are drafted 4 tokens at a time, as by a server. Whether a draft token behind 4 accepted ones would
-    /// be right is then unknown. The estimate of the acceptance rate is unbiased all the same.
+    /// The outputs are drafted 4 tokens at a time, as by a server. Whether a draft token right after 4 accepted ones
+    /// would be right is then unknown. The estimate of the acceptance rate is unbiased all the same.
     #[test]
     fn censored_rounds_do_not_lower_the_rate() {
         let full = outputs(0, 200, 10, 300, |_| 0.7);

@@ -15,18 +15,19 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// The name and the version byte with which a truth table's file begins.
+/// The name and the version byte with which the file of a truth table (which draft tokens were right) begins.
 pub const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
-/// The version byte of the first layout of truth-table files, in which no checksum covered the header. Such files are
-/// refused.
+/// The version byte of the first layout of truth-table files (which draft tokens were right). In that layout no
+/// checksum covered the header. Such files are refused.
 const UNCOVERED: u8 = b'H';
-/// Bytes that one recorded output takes in a truth table's three columns with one entry for each output: family, prompt
-/// length, output length.
+/// Bytes per recorded output in a truth table (which draft tokens were right). They are in the three columns with one
+/// entry for each output: family, prompt length, output length.
 const PER_OUTPUT: u64 = 10;
-/// Bytes that an output position takes in a truth table's two columns with one entry for each position: rank,
-/// confidence.
+/// Bytes per output position in a truth table (which draft tokens were right). They are in the two columns with one
+/// entry for each position: rank, confidence.
 const PER_POSITION: u64 = 3;
-/// The zstd compression level of truth-table files; higher levels save less than a percent here.
+/// The zstd compression level of truth-table files (which draft tokens were right). Higher levels make these files less
+/// than a percent smaller.
 const LEVEL: i32 = 12;
 
 /// The header as the file of a truth table stores it, with the number of outputs and the number of output positions,
@@ -39,14 +40,15 @@ struct Stored {
     header: TruthHeader,
 }
 
-/// Whether the file begins like a truth table of any version. False if the file cannot be read.
+/// True if the file begins like a truth table (which draft tokens were right) of any version. False if the file cannot
+/// be read.
 pub(crate) fn is_truth_table(path: &Path) -> bool {
     let mut first = [0; KIND.name.len()];
     raw(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *KIND.name
 }
 
 impl TruthTable {
-    /// The truth table as the bytes of a file.
+    /// The truth table (which draft tokens were right) as the bytes of a file.
     ///
     /// # Errors
     /// zstd fails (for example for lack of memory), or the columns have more than 4 GiB.
@@ -66,19 +68,20 @@ impl TruthTable {
         Ok(file.into_inner())
     }
 
-    /// Reads a truth table.
+    /// Reads a truth table (which draft tokens were right on recorded outputs).
     ///
     /// # Errors
-    /// The file is of another kind or layout, ends in the middle, is damaged, or has no recording.
+    /// The file is of another kind or layout, ends in the middle, is damaged, or has no recorded output.
     pub fn read(path: &Path) -> Result<TruthTable, TraceError> {
         let file = raw(path).map_err(|e| TraceError::io(path, &e))?;
         TruthTable::parse(path, std::io::BufReader::new(file))
     }
 
-    /// Reads a truth table from `input`, the bytes of a file. `path` is used only in error messages.
+    /// Reads a truth table (which draft tokens were right on recorded outputs) from `input`, the bytes of a file.
+    /// `path` is used only in error messages.
     ///
     /// # Errors
-    /// The file is of another kind or layout, ends in the middle, is damaged, or has no recording.
+    /// The file is of another kind or layout, ends in the middle, is damaged, or has no recorded output.
     pub fn parse(path: &Path, input: impl Read) -> Result<TruthTable, TraceError> {
         parse(input).map_err(|Bad { what, hint }| TraceError::file(path, what, hint))
     }
@@ -133,8 +136,8 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| n <= limits::memory() / 8);
     let expected = expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens")))?;
     let mut unpacked = Vec::new();
-    // Unpacks the columns of the truth table, at most one byte more than the size that follows from the header. That
-    // shows whether the columns are longer.
+    // Unpacks the columns of the truth table. Their size follows from the header. One byte more than this size is
+    // unpacked if there is one, so that columns that are too long are noticed.
     zstd::stream::read::Decoder::new(columns.as_slice())
         .and_then(|columns| columns.take(expected + 1).read_to_end(&mut unpacked))
         .map_err(|e| bad(format!("is a damaged truth table: {e}")))?;

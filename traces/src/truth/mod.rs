@@ -17,8 +17,8 @@ pub use summary::{CalibrationBin, FamilySummary, RankShare, TruthSummary};
 use foretoken_sim::Recording;
 use serde::{Deserialize, Serialize};
 
-/// The layout of truth-table files that this crate writes, and the only one that it reads. It is the eighth byte of the
-/// file.
+/// The number of the layout of truth-table files (which draft tokens were right). This crate writes and reads only this
+/// layout. The number is the eighth byte of the file.
 pub const SCHEMA_VERSION: u8 = b'2';
 
 /// A recorded confidence of a draft token is stored as a number of steps of 1/65,535, rounded to the nearest and at
@@ -61,8 +61,9 @@ pub struct TruthHeader {
     pub observed: Option<ObservedTruth>,
 }
 
-/// What can be observed about a server's draft tokens: for each position with a draft token, whether it was right. A
-/// position behind a step whose draft tokens were all accepted was not drafted and is unknown.
+/// What can be observed about a server's draft tokens: for each position with a draft token, whether it was right. At
+/// the position right after a step whose draft tokens were all accepted, nothing was drafted, so this position is
+/// unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedTruth {
     /// The draft lengths, in tokens per request and step, with which the server was observed.
@@ -71,7 +72,8 @@ pub struct ObservedTruth {
     /// token i of a request's step is right | its draft tokens 1 to i − 1 were right), i = 1, 2, …. The last value
     /// holds for all later i.
     pub hazards: Vec<f64>,
-    /// Number of values at the start of `hazards` that come from observed steps. The later values are extrapolated.
+    /// Number of values at the start of `hazards` (probabilities that a draft token is right) that come from observed
+    /// steps. The later values are extrapolated.
     pub seen: usize,
 }
 
@@ -134,9 +136,9 @@ impl RecordedOutput {
     }
 
     /// Simulates a server with the fixed draft length `k` on this output, and calls `each` with the number of accepted
-    /// draft tokens of every step. The first step starts at output position 1, because the prefill gives position 0.
-    /// The next step starts one position behind the accepted tokens. Draft tokens beyond the output's end are not
-    /// accepted.
+    /// draft tokens of every step. The first step starts at output position 1, because the prefill gives position 0. A
+    /// step with n accepted draft tokens emits n + 1 tokens; the next step starts after them. Draft tokens beyond the
+    /// output's end are not accepted.
     fn rounds(&self, k: usize, mut each: impl FnMut(usize)) {
         let mut at = 1;
         while at < self.ranks.len() {

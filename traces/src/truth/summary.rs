@@ -1,5 +1,6 @@
-//! The summary of a truth table: how often draft tokens are accepted by depth and family, ranks, and how well the draft
-//! model's confidence is calibrated. All numbers are counted from the recorded table; no model is used.
+//! The summary of a truth table (which draft tokens were right on recorded outputs): how often draft tokens are
+//! accepted by depth and family of prompts, the ranks of the target's tokens, and how well the draft model's confidence
+//! is calibrated. All numbers are counted from the recorded table; no model is used.
 
 use super::by_category::{CategoryAcceptance, DEPTHS, Depth};
 use super::{RecordedOutput, TruthTable};
@@ -80,7 +81,7 @@ pub struct CalibrationBin {
 }
 
 impl TruthTable {
-    /// Computes the summary of all outputs in the truth table.
+    /// Computes the summary (acceptance, ranks, calibration of confidences) of all outputs in the truth table.
     pub fn summary(&self) -> TruthSummary {
         let all: Vec<&RecordedOutput> = self.outputs.iter().collect();
         let mut families = vec![family("all", &all)];

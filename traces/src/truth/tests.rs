@@ -7,8 +7,8 @@ use foretoken_sim::acceptance::Beyond;
 use foretoken_sim::{Draws, Request, Stream, Time, Workload};
 use std::path::{Path, PathBuf};
 
-/// A truth table of outputs of 1 to 90 tokens in two of its three families. The draft model's first guess is right at
-/// about two of three positions.
+/// A truth table (which draft tokens were right) with outputs of 1 to 90 tokens. Two of its three families of prompts
+/// have outputs. The draft model's first guess is right at about two of three positions.
 fn table(seed: u64) -> TruthTable {
     let mut draws = Draws::new(seed, Stream::Lengths, 0);
     let output = |i: u16| {
@@ -89,7 +89,8 @@ fn files_that_are_no_truth_table_are_refused_with_a_reason() {
         "{}",
         refused(&twice)
     );
-    // A truth-table file with one table's header and another table's columns. Both parts are undamaged by themselves.
+    // A truth-table file with one table's header and another table's columns must be refused. Both parts are undamaged
+    // by themselves.
     let other = TruthTable { outputs: table(1).outputs[1..].to_vec(), header: header() };
     let spliced = {
         let end = 24 + u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
@@ -100,7 +101,8 @@ fn files_that_are_no_truth_table_are_refused_with_a_reason() {
     assert!(refused(&spliced).starts_with("is a damaged truth table: frame 1"), "{}", refused(&spliced));
 }
 
-/// The file of a small truth table must be refused when any bit is flipped or the file is cut at any byte.
+/// The file of a small truth table (which draft tokens were right) must be refused when any bit is flipped or the file
+/// is cut at any byte.
 #[test]
 fn every_flipped_bit_and_every_missing_byte_is_refused() {
     let table = table(1);
@@ -136,7 +138,8 @@ fn impossible_values_count_as_damage() {
     assert_eq!(with(|o| o.confidences[0] = 0), "is a damaged truth table: output 3 has a confidence of 0");
 }
 
-/// Recomputes every number of the summary of a truth table position by position, and compares.
+/// The summary of a truth table (which draft tokens were right) must have the numbers that this test counts itself,
+/// output position by output position.
 #[test]
 fn the_summary_is_what_counting_by_hand_gives() {
     let table = table(7);
@@ -278,8 +281,8 @@ fn unknown_positions_of_observed_tables_stay_unknown() {
     let mut workload: Workload = [Request::new(Time::ZERO, 9, 8)].into_iter().collect();
     read.assign(&path, &mut workload, Beyond::Refuse, 1).unwrap();
     assert_eq!(workload.hazards, [0.6, 0.7, 0.8]);
-    // Without the mark of an observed server in the header, a truth table may not have positions at which nothing was
-    // drafted.
+    // A truth table may have positions at which nothing was drafted only if its header says that it comes from an
+    // observed server.
     let recorded = TruthTable { header: header(), ..table };
     assert!(super::file::parsed(&recorded.to_bytes().unwrap()).unwrap_err().contains("has a rank of 0"));
 }

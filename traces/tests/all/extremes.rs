@@ -85,7 +85,7 @@ fn settings_that_would_run_for_days_are_refused() {
         let e = build(&spec, 1, None).expect_err(arrivals);
         assert!(e.to_string().starts_with(&format!("workload.{key}")) && !e.hint().is_empty(), "{e}; {}", e.hint());
     }
-    // An active period may last thirty years: only the arrivals that are needed are drawn.
+    // An active period of this process may last thirty years. Only the arrivals that are needed are drawn.
     assert!(ends_well("{ azure-code = { on_scale_s = 1e9 } }", "requests = 20"));
 }
 
@@ -98,7 +98,7 @@ fn more_requests_than_memory_are_refused_before_they_are_made() {
         let spec: WorkloadSpec = toml::from_str(&text).expect("a workload");
         let begun = Instant::now();
         match build(&spec, 1, None) {
-            // Only a machine with about a terabyte of memory may build this workload.
+            // Only a machine with about a terabyte of memory may build this workload of 4,294,967,295 requests.
             Ok(_) => assert!(foretoken_traces::limits::memory() > 800 << 30),
             Err(e) => {
                 let said = format!("{e} {}", e.hint());

@@ -80,8 +80,9 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
     for (width, w) in [(0, 1.0), (1, 5.0), (2, 60.0)] {
         let n = total / w;
         // The variance of the counts is taken around the mean of the same hour, so it lacks the variance of the hourly
-        // mean. The autocovariance of a log-normal rate falls a little faster than e^(-t/τ), and the rate is a
-        // staircase. Together these change the excess of the index of dispersion over 1 by less than 2 %.
+        // mean. The autocovariance of a log-normal rate falls a little faster than e^(-t/τ), and the process keeps the
+        // rate constant for a twentieth of τ at a time. Together these change the excess of the index of dispersion
+        // over 1 by less than 2 %.
         let expected = idc(w) - idc(total) / n;
         agrees("IDC", averaged(200, |s| dispersion(&of_seed(s), width)), expected, 0.02 * (expected - 1.0) + 0.001);
     }
@@ -237,8 +238,9 @@ fn spec_bench_lengths_follow_their_categories() {
         };
         near(&prompt, mu.exp(), 0.5);
         [0.25, 0.5, 0.75].into_iter().zip_eq(quartiles).for_each(|(p, knot)| near(&output, knot, p));
-        // Lengths in whole tokens have ties. The prompts of `qa` have a scale of only two tokens, so their rank
-        // correlation is a little lower.
+        // Lengths are whole tokens, so some are equal. The prompt lengths of the category `qa` have a standard
+        // deviation of only two tokens and many equal lengths, so their rank correlation with outputs is a little
+        // lower.
         let r = rank_correlation(&prompt, &output);
         assert!((r - spearman).abs() < 5.0 / n.sqrt() + 0.02, "{category}: {r}");
         let got = output.iter().map(|&x| f64::from(x)).sum::<f64>() / n;

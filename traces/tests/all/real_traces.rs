@@ -190,15 +190,16 @@ fn spec_bench_bits_replay_as_recorded() {
     let recorded = TraceStats::of_trace(&every_turn).recorded.expect("bits");
     near("unknown share", 1.0 - recorded.known, 0.127, 0.0005);
 
-    // Replays the recordings with fixed draft length k from position 0. At a position where nothing was drafted, a
-    // fixed low-discrepancy sequence decides whether the draft token is right. The probability is that of a right token
-    // at this place in the step if all draft tokens before it were right. This is exact enough for ± 0.02.
+    // Replays the recordings of draft tokens with fixed draft length k, from output position 0 on. At a position where
+    // nothing was drafted, a fixed low-discrepancy sequence decides whether the draft token is right. The probability
+    // is that of a right token at this place in the step if all draft tokens before it were right. This is exact enough
+    // for ± 0.02.
     near("accepted a step at k = 3", replay(&first.workload, 3), 1.23, 0.02);
     near("accepted a step at k = 6", replay(&first.workload, 6), 1.55, 0.02);
 }
 
 /// Mean number of accepted draft tokens per step of a request with fixed draft length `k` (ratio of sums), from the
-/// recordings of `w`.
+/// recordings of `w`, which say which draft tokens were right.
 fn replay(w: &Workload, k: usize) -> f64 {
     const HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let (mut accepted, mut steps, mut turn) = (0usize, 0usize, 0.0f64);

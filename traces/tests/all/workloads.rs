@@ -55,8 +55,8 @@ fn lengths_and_arrivals_are_independent_streams() {
     assert_eq!(table.arrival, with("{ fixed = { prompt = 512, output = 256 } }", 4.0).arrival);
     let faster = with("{ table = \"azure-conv\" }", 8.0);
     assert_eq!(table.prompt_len, faster.prompt_len);
-    // Invariant 9: if a rate is multiplied by a power of two, the arrival times are divided by it, up to the rounding
-    // to a picosecond.
+    // Invariant 9 (`INVARIANTS.md`): if a rate is multiplied by a power of two, the arrival times are divided by it, up
+    // to the rounding to a picosecond.
     assert!(table.arrival.iter().zip_eq(&faster.arrival).all(|(a, b)| a.0.abs_diff(2 * b.0) <= 1));
 }
 

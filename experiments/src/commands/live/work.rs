@@ -13,7 +13,7 @@ use foretoken_run::table;
 use foretoken_spec::live::{required, with_device};
 use foretoken_spec::problem::Result;
 
-/// Runs the experiment on a device, writes the results folder and prints the comparison.
+/// Runs the experiment on a device, writes the results folder and prints the comparison of the policies.
 pub fn run(args: &LiveArgs) -> Result<()> {
     let mut plan = shipped::load(&args.file, &args.sets)?;
     let live = with_device(
@@ -58,7 +58,8 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     ran.ended.map_or(Ok(()), Err)
 }
 
-/// A note with the number of runs that ended and the number of planned runs; `None` if all runs ended.
+/// A note with the number of runs that ended, the number of planned runs, and the runs that broke off; `None` if all
+/// runs ended.
 fn part(ran: &Ran, cells: usize) -> Option<String> {
     let begun = &ran.report.cells;
     let ended: Vec<String> = begun

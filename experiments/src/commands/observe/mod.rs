@@ -44,7 +44,7 @@ pub struct ObserveArgs {
     /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
-    /// How to print the comparison
+    /// How to print the comparison of the policies
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Write no figures

@@ -14,7 +14,7 @@ use foretoken_run::table;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
-/// Sends the experiment's requests to the server, records the answers, and prints the comparison.
+/// Sends the experiment's requests to the server, records the answers, and prints the comparison of the policies.
 pub fn run(args: &ObserveArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let mut plan = Plan::to_observe(document, shipped::folder(&args.file))?;
@@ -22,7 +22,7 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     let client = Client::new(&args.url, key(args.api_key_env.as_deref())?, args.ca.as_deref())?;
     let site = Site { client, step_log: args.step_log.clone() };
     if site.step_log.is_some() {
-        // The step log gives the steps of each run, so the results folder keeps the steps of every run.
+        // The server's step log gives the steps of each run, so the results folder keeps them (`steps.parquet`).
         plan.variants.iter_mut().for_each(|v| v.experiment.output.steps = true);
     }
     let usual = || PathBuf::from("results").join(format!("observed-{}-{}", plan.name, &plan.digest()[..8]));

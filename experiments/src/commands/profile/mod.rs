@@ -43,13 +43,13 @@ pub struct ProfileArgs {
     pub output: PathBuf,
     #[command(flatten)]
     pub engine: EngineLimits,
-    /// Measure fewer shapes, which takes 10 s
+    /// Measure fewer shapes (sizes of passes), which takes 10 s
     #[arg(long)]
     pub quick: bool,
     /// Seconds to measure; slow shapes may take longer [default: 60, or 10 with --quick]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub time_budget: Option<f64>,
-    /// Seed of the order of shapes and of the folds of cross-validation
+    /// Seed of the order in which shapes (sizes of passes) are measured, and of the folds of cross-validation
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Draw predicted against measured times, and the residuals, in files beside the profile (FILE.svg,

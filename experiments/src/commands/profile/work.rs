@@ -41,7 +41,7 @@ pub fn run(args: &ProfileArgs) -> Result<()> {
     }
 }
 
-/// The profiler's request, made from the command's arguments.
+/// What the profiler must measure, made from the command's arguments.
 fn request(args: &ProfileArgs) -> ProfileRequest<'_> {
     let EngineLimits { max_model_len, max_num_seqs, max_num_batched_tokens } = args.engine;
     ProfileRequest {
@@ -64,7 +64,8 @@ fn request(args: &ProfileArgs) -> ProfileRequest<'_> {
     }
 }
 
-/// A summary of the profile in a few lines: the linear fits, their held-out errors, and the number of measured shapes.
+/// A summary of the profile in a few lines: the linear fits, their errors on held-out times, and the number of measured
+/// shapes (sizes of passes).
 fn summary(p: &Profile) -> String {
     let mut out = String::new();
     let (target, draft) = (&p.target.model, &p.draft.model);

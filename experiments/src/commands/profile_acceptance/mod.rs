@@ -66,7 +66,7 @@ pub struct ProfileAcceptanceArgs {
     /// Number of outputs that are made in one batch
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub batch: u16,
-    /// File for the truth table
+    /// File for the truth table, which says which tokens of the draft model were right
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Replace the truth table in the output file
@@ -75,7 +75,7 @@ pub struct ProfileAcceptanceArgs {
     /// How to print the summary
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Draw acceptance by depth, and calibration, into this folder
+    /// Folder for figures: acceptance by draft position, and calibration of the draft model's confidences
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
 }

@@ -28,7 +28,7 @@ pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     }
 }
 
-/// The recorder's request, made from the command's arguments.
+/// What the recorder must record, made from the command's arguments.
 fn request(args: &ProfileAcceptanceArgs) -> AcceptanceRequest<'_> {
     AcceptanceRequest {
         models: Pair { target: &args.target, draft: &args.draft },

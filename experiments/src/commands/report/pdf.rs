@@ -50,7 +50,7 @@ impl Pdfs {
 /// The PDF of the SVG document `svg`, or the reason why it cannot be converted.
 fn converted(svg: &str, options: &Options<'_>) -> std::result::Result<Vec<u8>, String> {
     let tree = Tree::from_str(&with_dots(svg), options).map_err(|e| e.to_string())?;
-    // SVG counts 96 units an inch, so that the page is as wide as the figure says.
+    // 96 units of an SVG are an inch. With this resolution the PDF's page is as wide as the figure says.
     let page = PageOptions { dpi: 96.0 };
     svg2pdf::to_pdf(&tree, ConversionOptions::default(), page).map_err(|e| e.to_string())
 }

@@ -53,7 +53,7 @@ pub struct ValidateArgs {
     /// Replace the results in the output folder
     #[arg(long)]
     pub overwrite: bool,
-    /// How to print the comparison
+    /// How to print the comparison of the runs with their predictions
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }

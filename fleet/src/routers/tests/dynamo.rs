@@ -22,8 +22,8 @@ fn dynamo_kv() {
         let prompt = prompt(draw, state);
         let now = Time::from_s(0.4 * f64::from(state));
         let request = asked(state, now, &prompt);
-        // A block that requests may share is named by the ids of all blocks up to it. An unshared block is named by its
-        // request and index.
+        // A block of a prompt that requests may share is named by the ids of all blocks up to it. An unshared block is
+        // named by its request and index.
         let total = request.prompt_len.div_ceil(16) as usize;
         let block = |i: usize| match i < request.prefix.len() {
             true => request.prefix[..=i].to_vec(),

@@ -9,8 +9,8 @@ fn llm_d_default() {
     let mut lru: Vec<Vec<Vec<u64>>> = vec![Vec::new(); 4];
     compare(&RouterSpec::LlmDDefault(Default::default()), 4, |request, seen| {
         let total = (request.prompt_len / 16).min(256) as usize;
-        // A block that requests may share is named by the ids of all blocks up to it. An unshared block is named by its
-        // request and index.
+        // A block of a prompt that requests may share is named by the ids of all blocks up to it. An unshared block is
+        // named by its request and index.
         let block = |i: usize| match i < request.prefix.len() {
             true => request.prefix[..=i].to_vec(),
             false => vec![u64::MAX, request.id.into(), i as u64],

@@ -18,7 +18,8 @@
 #define KEY_STRIDE(dim) (dim + 32)
 #define VALUE_STRIDE(dim) (dim + 8)
 
-// The tokens that one query attends to. Each lane works for two queries of the tile: query g and query g + 8.
+// The tokens that one query attends to. Lane 4·g + c of a warp works for two queries of the tile: query g and query g +
+// 8.
 struct Sight {
     u32 prefix;
     // Bit mask of the tokens after the prefix: the mask has `bits` bits and begins at word `bits_at` of the list
@@ -27,12 +28,12 @@ struct Sight {
 };
 
 template <int DIM> struct Queries {
-    // The lane's two queries as pairs of bf16. First index: a group of 32 dimensions. Second index: four pairs of query
-    // g, then four pairs of query g + 8.
+    // The two queries of lane 4·g + c as pairs of bf16. First index: a group of 32 dimensions. Second index: four pairs
+    // of query g, then four pairs of query g + 8.
     u32 pairs[DIM / 32][8];
     Sight sight[2];
-    // Weighted sums of values for the lane's two queries, 0 and 1. Dimension 64·h + 16·c + 8·e + u of the output of
-    // query w is out[h][u][2·w + e].
+    // Weighted sums of values for the two queries of lane 4·g + c, which are numbered w = 0 and 1. Dimension 64·h +
+    // 16·c + 8·e + u of the output of query w is out[h][u][2·w + e].
     float out[DIM / 64][8][4];
     float largest[2], sum[2];
 };
@@ -143,7 +144,7 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
         const u32 weights[4] = {narrow2(even[0], even[1]), narrow2(even[2], even[3]), narrow2(odd[0], odd[1]),
                                 narrow2(odd[2], odd[3])};
         UNROLL for (int h = 0; h < DIM / 64; h++) {
-            // The values of four of the block's 16 tokens: tokens 2c, 2c + 1, 2c + 8 and 2c + 9.
+            // The values that lane 4·g + c reads: of the KV block's 16 tokens, tokens 2c, 2c + 1, 2c + 8 and 2c + 9.
             u32 words[4][4];
             UNROLL for (int i = 0; i < 4; i++) {
                 u32 row = 16 * b + 2 * c + i % 2 + 8 * (i / 2);

@@ -3,8 +3,8 @@
 //!
 //! A file is a sequence of frames with checksums (`foretoken_intact::frames`). The contents of a frame are encoded with
 //! postcard. The first frame is the [`Head`], the next frames are steps, and the last frame is the [`Tail`]. If the
-//! tail is missing, the process was killed or the file was cut. The manifest of the results folder then says whether
-//! the run had ended.
+//! tail is missing, the process was killed or the file was cut. The manifest of the results folder (the list of its
+//! finished files) then says whether the run had ended.
 
 use super::possible::{wrong_head, wrong_step, wrong_tail};
 use super::{End, Head, Tail, Tape};

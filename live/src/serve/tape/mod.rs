@@ -29,7 +29,8 @@ pub struct Head {
     pub device: String,
     /// Number of clients of a closed loop; `None` if requests arrive at set times.
     pub clients: Option<u32>,
-    /// Arrival time of each request on the run's clock. A closed loop ignores it.
+    /// Arrival time of each request on the run's clock. In a closed loop it is ignored, because each client sends its
+    /// next request when the one before has ended.
     pub arrival: Vec<Time>,
     /// Number of prompt tokens of each request.
     pub prompt_len: Vec<u32>,
@@ -41,8 +42,8 @@ pub struct Head {
     pub max_model_len: u32,
     /// The TPOT bound that the policy saw, in seconds; infinite without a bound.
     pub slo_tpot_s: f64,
-    /// Mean host time of a step in seconds, including the time for recording the step. It was measured in the warm-up
-    /// run.
+    /// Mean host time of a step (the time in which the device runs no pass), in seconds. It includes the time for
+    /// recording the step. It was measured in the warm-up run.
     pub overhead_s: f64,
 }
 
@@ -70,13 +71,13 @@ impl Head {
         }
     }
 
-    /// Returns how requests arrive: at set times (open), or in a closed loop.
+    /// Returns how requests arrive: at set times (open), or from a fixed number of clients (closed loop).
     pub fn arrivals(&self) -> Arrivals {
         self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
     }
 
-    /// Number of output tokens after which request `request` ends: its output length, or fewer if it reaches
-    /// `max_model_len` earlier.
+    /// Number of output tokens after which the request with index `request` ends: its output length, or fewer if its
+    /// prompt and output reach `max_model_len` earlier.
     pub fn stop_at(&self, request: usize) -> u32 {
         self.output_len[request].min(self.max_model_len.saturating_sub(self.prompt_len[request]))
     }
@@ -144,7 +145,8 @@ impl Tape {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }
 
-    /// Rebuilds the records of each request and each step of the run. A tape without a tail can be rebuilt too.
+    /// Rebuilds the records of each request and each step of the run. This works also without a tail, which is the last
+    /// part of the log.
     pub fn records(&self) -> Records {
         rebuild_records(&self.head, &self.steps, self.tail())
     }

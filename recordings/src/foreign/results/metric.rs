@@ -27,8 +27,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Makes the run of a load generator from these metrics. Calls `load` to read the run's load after it is known
-    /// that some requests succeeded.
+    /// Makes the results of a load generator's run from these metrics. Calls `load` to read the run's load (clients or
+    /// rate) after it is known that some requests succeeded.
     pub(super) fn run(
         &self,
         place: &Place,

@@ -93,8 +93,8 @@ pub(super) struct Totals {
     pub errors: Vec<String>,
 }
 
-/// Makes the run of a load generator from its totals. `failed` is the number of failed requests, and `hint` is a text
-/// for errors.
+/// Makes the results of a load generator's run from its totals. `failed` is the number of failed requests. `hint` is a
+/// text for errors that tells the user what to do.
 pub(super) fn run(place: &Place, totals: &Totals, failed: u64, hint: &str) -> Result<Run, Unread> {
     let completed = completed(place, totals.completed, failed)?;
     let missing = |name: &str| place.error(format!("has no {name}"), hint);

@@ -323,7 +323,7 @@ pub struct Content<'a> {
     pub block_size: u32,
     /// Number of tokens after the end of a KV block that the block's content hash also covers.
     pub hash_lookahead: u32,
-    /// Number (not id) of the request to which the tokens behind the shared prefix belong.
+    /// Number (not id) of the request to which the tokens after the shared prefix belong.
     pub request: u32,
 }
 
@@ -361,19 +361,20 @@ mod tests {
         let mut a = BlockTable::default();
         pool.grow(&mut a, 5);
         pool.register(&mut a, &content(&ids, 0), 5);
-        // Prefix ids 10 and 99: only prefix block 10 equals that of table `a`. A prefix block has 32 tokens, which are
-        // two KV blocks, so there are two hits.
+        // Table `a` has the prefix blocks 10 and 11. The lookup asks for 10 and 99, so only prefix block 10 is found. A
+        // prefix block has 32 tokens, which are two KV blocks, so there are two hits.
         assert_eq!(pool.lookup(&content(&[10, 99], 1), 8, false), (2, 0));
         assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
         pool.release(&mut a, 0);
         assert_eq!(pool.used(), 0);
-        // Request 0 after a preemption: it hits all five blocks of its table, and all five are in the free queue.
+        // All five blocks of request 0 were freed. A lookup for the same content hits all five, and all five are in the
+        // free queue.
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (5, 5));
         let mut b = BlockTable::default();
         pool.take_hits(&mut b, &content(&ids, 1), 4);
         assert_eq!((pool.free(), b.blocks.len()), (4, 4));
-        // Table `b` takes the four free blocks: first three blocks that were never used, then the cached block behind
-        // them. Then the pool is empty.
+        // Table `b` takes the four free blocks in the order of the free queue: first three blocks that were never used,
+        // then a cached block. Then the pool is empty.
         pool.grow(&mut b, 4);
         assert_eq!(pool.free(), 0);
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (4, 0));

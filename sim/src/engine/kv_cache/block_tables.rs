@@ -49,7 +49,7 @@ impl BlockTables {
         &mut self.draft[slot as usize]
     }
 
-    /// Takes back the tables of a request, which must be empty.
+    /// Takes back the tables of a request. The tables must be empty.
     pub fn give_back(&mut self, id: RequestId) {
         let slot = std::mem::replace(&mut self.slot_of[id as usize], NO_SLOT);
         debug_assert!(self.target[slot as usize].blocks.is_empty() && self.draft[slot as usize].blocks.is_empty());

@@ -45,8 +45,8 @@ pub struct ComputedBlocks {
 }
 
 impl KvCacheManager {
-    /// The KV memory of an engine with these rules, for a workload of `requests` requests. `addressed` says whether the
-    /// executor needs the ids of a request's blocks.
+    /// The KV memory of an engine that follows `rules`, for a workload of `requests` requests. `addressed` says whether
+    /// the executor needs the ids of a request's blocks.
     pub fn new(config: &EngineConfig, requests: usize, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
         let counts = !addressed && !config.prefix_caching;
@@ -146,8 +146,8 @@ impl KvCacheManager {
         if tokens <= r.num_slots { 0 } else { (tokens - r.num_slots).div_ceil(self.block_size) }
     }
 
-    /// Whether the free blocks certainly suffice for each of `requests` requests to grow by `tokens` tokens. May be
-    /// false although they suffice, because each request counts one block too many.
+    /// Whether the free blocks certainly suffice for each of `requests` requests to grow by `tokens` tokens. One spare
+    /// block is counted for each request, so the result may be false although the blocks suffice.
     pub fn surely_holds(&self, requests: usize, tokens: u32) -> bool {
         requests as u64 * u64::from(self.blocks_for(tokens) + 1) <= u64::from(self.num_free_blocks())
     }

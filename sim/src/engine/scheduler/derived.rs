@@ -27,13 +27,14 @@ pub(in crate::engine) struct Derived<'a> {
     /// Whether the next step is scheduled while a step is in flight: as the setting says, or else wherever it is
     /// possible, as in vLLM.
     pub asynchronous: bool,
-    /// vLLM's value of `num_lookahead_tokens` for the drafter: the number of KV slots reserved behind a request's
-    /// scheduled tokens. The engine's setting `num_lookahead_tokens` has no effect on this value.
+    /// vLLM's value of `num_lookahead_tokens` for the drafter: the number of KV slots that are reserved for a request
+    /// in addition to the slots of its scheduled tokens. The engine's setting `num_lookahead_tokens` has no effect on
+    /// this value.
     pub lookahead: u32,
     /// vLLM's value of `max_num_new_slots_for_drafting` for the drafter: the number of extra tokens that each request
     /// takes from the token budget. The engine's setting `max_num_new_slots_for_drafting` has no effect on this value.
     pub draft_slots: u32,
-    /// vLLM's `num_prefill_lookahead_tokens`: the number of prompt tokens behind the end of a prefill chunk that the
+    /// vLLM's `num_prefill_lookahead_tokens`: the number of prompt tokens after the end of a prefill chunk that the
     /// drafter needs.
     pub prefill_lookahead: u32,
 }

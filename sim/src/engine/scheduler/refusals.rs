@@ -85,8 +85,9 @@ fn check_order(derived: &Derived) -> Result<(), BadConfig> {
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    // With vLLM 0.33 a block's hash may cover tokens after the block, and all blocks of a cache hit are used, so 0.33
-    // allows any block size. vLLM 0.32 drops the last block of a hit.
+    // vLLM 0.32 drops the last block of a prefix-cache hit, so several MTP modules need blocks of at least `k` tokens.
+    // vLLM 0.33 uses all blocks of a hit (a block's hash may cover tokens after the block), so it allows any block
+    // size.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =

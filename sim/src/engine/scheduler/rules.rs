@@ -76,7 +76,7 @@ pub struct Rules {
     pub long_prefill_token_threshold_adaptive: bool,
     /// Whether `long_prefill_token_threshold` does not apply if at most one request runs or waits.
     pub lift_threshold_when_alone: bool,
-    /// KV slots reserved behind a request's scheduled tokens.
+    /// Number of KV slots that are reserved for a request in addition to the slots of its scheduled tokens.
     pub num_lookahead_tokens: u32,
     /// Extra tokens that each request takes from the token budget (`max_num_new_slots_for_drafting`).
     pub draft_slots: u32,
@@ -155,7 +155,8 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         draft_prefill: c.draft_prefill,
         draft_gap: c.draft_gap,
         draft_gaps: spec.drafter && (c.draft_prefill || *draft_at == DraftAt::StepEnd),
-        // v0 splits no prompt, and its draft tokens take nothing from the token budget.
+        // v0 splits no prompt, and draft tokens take nothing from its token budget. So v0 has no unused budget to give
+        // to prompts.
         tops_up_chunks: spec.drafter && c.version != Version::V0 && c.budget_charge == BudgetCharge::Trimmed,
         skip_stretches: c.skip_stretches,
         one_length: false,

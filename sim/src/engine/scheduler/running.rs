@@ -62,7 +62,7 @@ impl Scheduler<'_> {
             }
             let r = &mut self.running[at];
             r.num_scheduled_tokens = new;
-            // Draft tokens that were not scheduled are lost.
+            // Draft tokens that the request held and that this step did not schedule are lost.
             r.num_spec_tokens = 0;
             let end = r.num_computed_tokens + new;
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(end.min(r.num_tokens));
@@ -144,7 +144,8 @@ impl Scheduler<'_> {
                 surely_ends,
                 |r| {
                     lose_drafts(r);
-                    // Draft tokens of a step in flight count as computed, but the target may still reject them.
+                    // Draft tokens of a step in flight count as computed, but the target may still reject them. So at
+                    // most the prompt and the emitted tokens can be cached.
                     r.num_cacheable_tokens = r.num_cacheable_tokens.min(r.num_tokens);
                 },
             ),
@@ -175,9 +176,10 @@ impl Scheduler<'_> {
         done
     }
 
-    /// The loop of [`schedule_leading_decodes`](Self::schedule_leading_decodes) for one order of steps, kept fast. The
-    /// first `from` requests are scheduled already. `spec_of` returns the number of draft tokens of a request. `ends`
-    /// says whether the step in flight ends a request. `scheduled` is called for each scheduled request.
+    /// The loop of [`schedule_leading_decodes`](Self::schedule_leading_decodes). It is inlined for each order of steps,
+    /// so that it stays fast. The first `from` requests are scheduled already. `spec_of` returns the number of draft
+    /// tokens of a request. `ends` says whether the step in flight ends a request. `scheduled` is called for each
+    /// scheduled request.
     #[inline(always)]
     fn schedule_decodes_while(
         &mut self,
@@ -280,7 +282,7 @@ impl Scheduler<'_> {
     }
 }
 
-/// Drops the draft tokens that a request holds: a held draft token can be verified only in this step.
+/// Sets the number of draft tokens that a scheduled request holds to 0: draft tokens that were not scheduled are lost.
 fn lose_drafts(r: &mut RunningRequest) {
     r.num_spec_tokens = 0;
 }
@@ -307,18 +309,18 @@ impl Rules {
         }
     }
 
-    /// Whether decoding can complete a block that other requests may share, namely the block at the end of a prompt:
-    /// its hash is known only when decoding has continued behind it. If false, tokens of decoding are of no use to
-    /// other requests and are cached only when the request gives back its blocks.
+    /// Whether decoding can complete a block that other requests may share, namely the block at the end of a prompt.
+    /// The hash of this block is known only when the request has decoded tokens after the block. If false, decoded
+    /// tokens are of no use to other requests and are cached only when the request gives back its blocks.
     #[inline]
     pub(super) fn decodes_finish_prompts(&self) -> bool {
         self.num_prefill_lookahead_tokens > 1 && self.num_hash_lookahead_tokens == 0
     }
 
-    /// Shortens a chunk that would leave too few prompt tokens. `left` is the number of prompt tokens to compute, and
-    /// `new` is the planned length of the next chunk. Behind the chunk either no prompt token may remain, or at least
-    /// as many as the prefill lookahead (`num_prefill_lookahead_tokens`). Returns the allowed length, at most `new`; it
-    /// may be 0. Only drafters with several MTP modules have a lookahead above 1.
+    /// Shortens a prefill chunk that would leave too few prompt tokens for later chunks. `left` is the number of prompt
+    /// tokens to compute, and `new` is the planned length of the next chunk. After the chunk either no prompt token may
+    /// remain, or at least as many as the prefill lookahead (`num_prefill_lookahead_tokens`). Returns the allowed
+    /// length, at most `new`; it may be 0. Only drafters with several MTP modules have a lookahead above 1.
     pub(super) fn off_the_end(&self, left: u32, new: u32) -> u32 {
         let remaining = left.saturating_sub(new);
         if 0 < remaining && remaining < self.num_prefill_lookahead_tokens {

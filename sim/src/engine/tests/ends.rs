@@ -54,7 +54,8 @@ impl Around for Checked {
     }
 }
 
-/// The end of every request that a policy saw is reported to the policy once, after the request's last outcome.
+/// The end of every request that a policy saw is reported to the policy exactly once, and only after the last step
+/// outcome with this request was reported.
 #[test]
 fn a_request_ends_behind_its_last_outcome() {
     proptest!(cases(), |(w in workloads(), config in configs(), arrivals in arrivals(), limit in 0u32..6)| {

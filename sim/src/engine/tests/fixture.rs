@@ -73,7 +73,7 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// Most tokens of a tree that a wild [`Erratic`] policy drafts.
+/// Most tokens of a draft tree of an [`Erratic`] policy in its wild form, in which it drafts trees and breaks limits.
 pub const WILD_TREE: u32 = 30;
 
 /// A policy that makes random choices, keyed by the step: it chooses draft lengths, stops drafting, and drops draft
@@ -244,8 +244,8 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
     }
 
-    /// Runs a wild [`Erratic`] policy that drafts at most `limit` tokens in a chain for a request. A wild policy also
-    /// drafts trees, and proposes more than is allowed.
+    /// Runs an [`Erratic`] policy in its wild form, in which it also drafts trees and proposes more than is allowed.
+    /// The policy drafts at most `limit` tokens in a chain for a request.
     pub fn wild(&self, limit: u32) -> Run {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }

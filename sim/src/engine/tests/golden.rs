@@ -40,8 +40,9 @@ fn the_token_budget_splits_a_prompt_after_the_decodes() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 9), (0.001, 250, 1)]));
     f.config.max_num_batched_tokens = 101;
     let chunks: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
-    // Token budget 101. From the second step on, one token goes to the decode request, and 100 tokens are left for the
-    // prompt of 250 tokens. Its last chunk has 50 tokens.
+    // (Decode requests, prompt tokens) of the first four steps, with a token budget of 101. From the second step on,
+    // one token goes to the decode request, and 100 tokens are left for the prompt of 250 tokens. The last chunk has 50
+    // tokens.
     assert_eq!(chunks[..4], [(0, 100), (1, 100), (1, 100), (1, 50)]);
 }
 
@@ -52,8 +53,8 @@ fn without_chunking_a_prompt_waits_for_a_whole_budget() {
     f.config.max_model_len = 110;
     f.config.chunked_prefill = Some(false);
     let run = f.plain();
-    // Head-of-line blocking with a budget of 110 tokens: the prompt of 109 tokens does not fit beside two decode
-    // requests. The prompt of 10 tokens would fit, but waits behind it.
+    // (Decode requests, prompt tokens) of each step, with a budget of 110 tokens. Head-of-line blocking: the prompt of
+    // 109 tokens does not fit beside two decode requests, and the prompt of 10 tokens, which would fit, waits for it.
     let chunks: Vec<_> = run.steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
     assert_eq!(chunks, [(0, 100), (2, 0), (2, 0), (2, 0), (0, 109), (0, 10)]);
     assert_eq!(run.records.outcome[4], Outcome::Rejected);
@@ -114,8 +115,8 @@ fn the_model_length_caps_drafts_and_outputs() {
 #[test]
 fn the_pool_preempts_from_the_back_and_recomputes() {
     let mut f = Fixture::new(requests(&[(0.0, 32, 20), (0.0, 32, 20)]));
-    // The pool has 2 blocks for each of the two prompts, one spare block, and the null block. So the second request
-    // must be preempted.
+    // The pool has 2 blocks for each of the two prompts, one spare block, and the null block. That is too few for both
+    // outputs, so the second request must be preempted.
     f.config.num_gpu_blocks = 6;
     f.config.prefix_caching = false;
     let run = f.plain();

@@ -1,13 +1,14 @@
-//! The law of host time, computed by hand to the picosecond. There is one request: 10 prompt tokens, 8 output tokens,
-//! and 3 draft tokens a step that are always accepted. The prompt's step emits one token, and two steps of 4 tokens
-//! emit the other 7 tokens.
+//! Tests of the host times of the setting `engine.host`, computed by hand to the picosecond. There is one request: 10
+//! prompt tokens, 8 output tokens, and 3 draft tokens a step that are always accepted. The prompt's step emits one
+//! token, and two steps of 4 tokens emit the other 7 tokens.
 
 use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};
 use crate::*;
 
-/// The times in the law of host time of these tests, seconds: for each request, for each token, in addition if draft
-/// tokens are verified (`MORE`), and for kernel launches of a verifying step without a CUDA graph (`LAUNCH`).
+/// Host times, in seconds, with which these tests set `engine.host`: for each request (`REQUEST`), for each token, in
+/// addition if draft tokens are verified (`MORE`), and for kernel launches of a verifying step without a CUDA graph
+/// (`LAUNCH`).
 const REQUEST: f64 = 1e-5;
 const TOKEN: f64 = 2e-6;
 const MORE: SpeculatingSeconds = SpeculatingSeconds { step_s: 1e-4, request_s: 3e-5, token_s: 5e-6 };
@@ -68,7 +69,7 @@ fn a_step_in_flight_hides_the_work_and_not_the_launches() {
     assert_eq!(later(f(), law(0)), (verifying() + Time::from_s(LAUNCH) * 2, plain() + Time::from_s(1e-3) * 7));
 }
 
-/// Host time is not device time: it counts as the host's part of a request's latency.
+/// The times of the setting `engine.host` are not device time: they count as the host's part of a request's latency.
 #[test]
 fn the_whole_law_is_the_hosts_time() {
     let mut f = alone((Some(DraftAt::StepStart), Some(false)));

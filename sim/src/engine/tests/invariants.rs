@@ -128,8 +128,8 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
 }
 
 /// Invariant 3: the KV blocks in use belong to the requests in flight. The blocks have at least as many slots as there
-/// are tokens in the step. They have at most the slots for the requests' prompts and outputs, with `lookahead` draft
-/// tokens and `lookahead` KV slots behind each request.
+/// are tokens in the step. For each request they have at most the slots for its prompt, its output, `lookahead` draft
+/// tokens and `lookahead` reserved KV slots.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
@@ -252,7 +252,7 @@ fn invariants_1_to_5() {
         check(&f, &f.plain(), 0, f.order(None, false))?;
         check(&f, &f.erratic(limit), limit, f.order(Some(limit), false))?;
         check(&f, &f.wild(limit), WILD_TREE, f.order(Some(limit), true))?;
-        // Invariant 3: both pools have no used blocks at the end.
+        // Invariant 3: no block of the target's pool and of the draft model's own pool is in use at the end.
         prop_assert_eq!(f.memory_after(true), (0, 0));
         prop_assert_eq!(f.memory_after(false), (0, 0));
     });

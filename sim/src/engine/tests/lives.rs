@@ -1,4 +1,5 @@
-//! The parts of a request's latency (docs/model.md 14.1) sum to the end-to-end latency.
+//! The parts of a request's latency (waiting, prompts, draft passes, …; docs/model.md 14.1) sum to the end-to-end
+//! latency.
 
 use super::fixture::{Fixture, Steady, YARDSTICK, host_law};
 use super::invariants::{arrivals, configs, workloads};

@@ -77,7 +77,8 @@ fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.async_scheduling = Some(false);
     // Without async scheduling the host's time after a step delays the next step, except for the part in which the
-    // device drafts. With 1 ms of host time drafting takes longer, so only the host's time after the last step counts.
+    // device drafts. Drafting takes longer than the 1 ms of host time, so only the host's time after the last step
+    // counts.
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.step_overhead_s = 10e-3;
     let drafting = sync.steps[0].draft_time + sync.steps[1].draft_time;
@@ -138,7 +139,7 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
         let own = fixed(&f);
         let (mut last, mut hidden) = (Time::ZERO, Time::ZERO);
         // If draft tokens are made at the start of a step, draft passes run at the same time as the target pass of the
-        // step before. If draft tokens are made at the end of a step, the draft passes behind the last step delay
+        // step before. If draft tokens are made at the end of a step, the draft passes after the last target pass delay
         // nothing, so the last step is left out.
         let steps = own.steps.len() - usize::from(draft_at.is_none());
         for (one, two) in own.steps.iter().zip(&shared.steps).take(steps) {

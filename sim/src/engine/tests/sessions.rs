@@ -68,7 +68,8 @@ fn without_prefix_caching_a_turn_computes_all() {
 
 proptest! {
     /// For each order of steps and each release, with preemptions: every turn ends once. A first turn is sent at its
-    /// session's start. A later turn is sent exactly its gap after the end of the turn before it.
+    /// session's start. A later turn is sent exactly at the end of the turn before it plus its gap (the time that the
+    /// client waits).
     #[test]
     fn every_turn_is_sent_a_gap_after_the_last_one_ended(
         turns in prop::collection::vec(1u32..5, 1..8),

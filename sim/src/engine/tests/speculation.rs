@@ -10,8 +10,8 @@ fn requests(list: &[(f64, u32, u32)]) -> Workload {
     list.iter().map(|&(at, p, o)| Request::new(Time::from_s(at), p, o)).collect()
 }
 
-/// A policy that drafts the same length, or the same tree without selection, in every step. Only the first `first`
-/// decode requests of the batch run in a step (`None`: all); the others wait.
+/// A policy that drafts the same length, or the same tree, in every step. All draft tokens are verified. Only the first
+/// `first` decode requests of the batch run in a step (`None`: all); the others wait.
 #[derive(Clone)]
 struct Same {
     depth: u32,

@@ -1,8 +1,8 @@
 //! Records which workers Dynamo's `DefaultWorkerSelector` chooses. Run it with `cargo run --release -- dynamo-kv.txt`.
 //!
 //! A state is a request and the loads of the workers. The selector draws one of the workers with the least cost at
-//! random, so it is asked many times in each state. The fixture has one digit per state; the bits of the digit are the
-//! workers that the selector chose at least once.
+//! random, so it is asked many times in each state. The fixture, the file of recorded decisions, has one digit per
+//! state; the bits of the digit are the workers that the selector chose at least once.
 
 #[path = "../../../../fleet/src/routers/tests/states.rs"]
 #[allow(dead_code)]

@@ -1,4 +1,5 @@
-//! The settings types that SMG's policies name, in the place of SMG's own module.
+//! The types of settings that the routing policies of SMG (a router for LLM servers) use. This file stands in for SMG's
+//! own module.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheIndexKind {

@@ -1,5 +1,6 @@
-//! Records the decisions of SMG's policies on the states of `fleet/src/routers/tests/states.rs`:
-//! `cargo run --release -- FOLDER`.
+//! Records the decisions of the routing policies of SMG (a router for LLM servers) on states, each of which is a
+//! request with the loads of the workers. `fleet/src/routers/tests/states.rs` draws the states.
+//! Run it with `cargo run --release -- FOLDER`.
 
 #![allow(dead_code, unused_imports, unexpected_cfgs)]
 

@@ -1,5 +1,5 @@
-//! The types with which SMG's gateways share routing data (a mesh). Their methods do nothing here, because the recorder
-//! has only one gateway.
+//! The types with which gateways of SMG (a router for LLM servers) share routing data. Their methods do nothing here,
+//! because this program, which records SMG's decisions, has only one gateway.
 
 pub mod adapters {
     pub mod tree_sync {

@@ -1,4 +1,5 @@
-//! Metrics and traces that SMG's policies report. The recorder drops them.
+//! Metrics and traces that the policies of SMG (a router for LLM servers) report. This program, which records SMG's
+//! decisions, drops them.
 
 pub mod metrics {
     pub struct Metrics;

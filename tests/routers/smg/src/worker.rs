@@ -1,4 +1,5 @@
-//! The workers that the recorder gives to SMG's policies. Methods that the recorded policies do not use do nothing.
+//! The workers that this program, which records the decisions of SMG (a router for LLM servers), gives to SMG's
+//! policies. Methods that the recorded policies do not use do nothing.
 
 #[path = "../source/worker/expected_wait.rs"]
 pub mod expected_wait;
@@ -63,7 +64,7 @@ impl RoutingState {
     }
 }
 
-/// A worker with a settable number of requests in flight.
+/// A worker whose number of requests in flight this program sets.
 #[derive(Debug)]
 pub struct Set {
     pub url: String,
@@ -118,7 +119,8 @@ impl KvEventMonitor {
     }
 }
 
-/// Types of load snapshots. The recorder passes loads with `update_loads` instead and publishes no snapshots.
+/// Types of load snapshots. This program, which records SMG's decisions, passes loads with `update_loads` instead and
+/// publishes no snapshots.
 pub mod load_state {
     use openai_protocol::worker::WorkerLoadResponse;
     use std::sync::Arc;

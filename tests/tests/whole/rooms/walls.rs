@@ -134,7 +134,8 @@ fn the_engine_hashes_in_its_prefix_cache_alone() {
 /// call it.
 #[test]
 fn the_command_line_words_and_prints() {
-    // Of the crates that do the work, the command line may name only types of results and limits.
+    // From these crates, which do the work, the command line may name only the items of this list, such as types of
+    // results.
     let words = [
         ("foretoken_kernels", &["DoctorReport", "doctor"][..]),
         ("foretoken_profiler", &["Profile", "Region", "Role"]),

@@ -1,5 +1,5 @@
-//! Stands in for the crate `rand` in SMG's policies: it gives them the random numbers that our routers draw for the
-//! same request.
+//! Stands in for the crate `rand` in the policies of SMG (a router for LLM servers). It gives them the random numbers
+//! that our routers draw for the same request.
 
 use foretoken_sim::{Luck, Stream};
 use std::cell::Cell;
