@@ -40,20 +40,20 @@ pub struct Position {
 pub struct Acceptance {
     /// Acceptance at the draft positions 1, 2, … of a round (one request's draft tokens of one step).
     pub positions: Vec<Position>,
-    /// A truth table: which draft tokens of an answer were right. It has the answers whose rounds (draft tokens of
-    /// one step) are all known. `None` if there is no such answer.
+    /// A truth table: which draft tokens of an answer were right. It has the answers for which the server reports draft
+    /// tokens in every step after the first. `None` if there is no such answer.
     pub table: Option<TruthTable>,
-    /// Number of observed answers with draft tokens whose rounds (draft tokens of one step) are all known.
+    /// Number of observed answers for which the server reports draft tokens in every step after the first.
     pub whole: usize,
-    /// Number of answers with two kinds of steps: steps with draft tokens and steps without. The output positions at
-    /// which the steps' draft tokens began are not known, so `table` leaves these answers out.
+    /// Number of observed answers for which the server reports draft tokens in some steps only. The output positions of
+    /// these draft tokens are not known, so `table` leaves these answers out.
     pub broken: usize,
 }
 
 impl Acceptance {
-    /// Collects the acceptance of observed runs and of other tools' files. The last round (draft tokens of one step) of
-    /// an observed answer does not count. If no answer of a run reports rounds, the counts come from the server's
-    /// metrics. `None` if no round had draft tokens.
+    /// Collects the acceptance of the observed runs `sources` and of the vLLM and SGLang files `foreign`. The last
+    /// round (draft tokens of one step) of an observed answer does not count. If no answer of a run reports rounds, the
+    /// counts come from the server's `/metrics`. `None` if no round had draft tokens.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();

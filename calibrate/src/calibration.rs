@@ -1,4 +1,5 @@
-//! A calibration: costs, acceptance, settings and requests of a server, from observed runs and files of other tools.
+//! A calibration: costs, acceptance, settings and requests of a server, from observed runs and from files of vLLM and
+//! SGLang.
 
 use crate::acceptance::Acceptance;
 use crate::costs::{StepRow, rows};
@@ -21,9 +22,9 @@ use std::collections::BTreeSet;
 pub struct Calibration {
     /// The observed runs of the server to which costs and acceptance are fitted.
     pub sources: Vec<Source>,
-    /// The benchmark or measurement files of other tools, vLLM and SGLang, that the calibration also reads.
+    /// The files of vLLM and SGLang (benchmark results or metrics of the server) that the calibration also reads.
     pub foreign: Vec<Foreign>,
-    /// The timed steps of all runs and files to which the costs are fitted.
+    /// The timed steps of all observed runs and of all vLLM and SGLang files. The costs are fitted to these steps.
     pub rows: Vec<StepRow>,
     /// The fitted costs of the server's steps: target passes, draft passes and host; `None` if no step has a time.
     pub cost: Option<CostFit>,
@@ -54,7 +55,7 @@ const ASYNC: f64 = 0.5;
 const FEW: usize = 100;
 
 impl Calibration {
-    /// Fits costs and acceptance to the runs `sources` and to the files `foreign` of other tools.
+    /// Fits costs and acceptance to the observed runs `sources` and to the vLLM and SGLang files `foreign`.
     ///
     /// # Errors
     /// The files contain neither step times nor acceptance, or the runs are of several servers.
@@ -95,8 +96,8 @@ impl Calibration {
         Ok(c)
     }
 
-    /// The name that tables use for the input with index `source`. The indices count the runs first, then the files of
-    /// other tools.
+    /// The name of the run or file with index `source`, for the page's tables and for the names of loads. The indices
+    /// count the observed runs first, then the files of vLLM and SGLang.
     pub fn name_of(&self, source: usize) -> String {
         let foreign = || self.foreign.get(source - self.sources.len()).and_then(|f| f.path.file_name());
         match self.sources.get(source) {

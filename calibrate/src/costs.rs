@@ -20,12 +20,12 @@ pub enum Part {
 /// A timed step of a server, or a part of a step: its requests, tokens and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRow {
-    /// Index of the run or file that the step comes from. The indices count the observed runs first, then other
-    /// tools' files.
+    /// Index of the observed run, or of the vLLM or SGLang file, that the step comes from. The indices count the
+    /// observed runs first, then the files.
     pub source: usize,
     /// Which passes of the step the time `elapsed_s` covers.
     pub part: Part,
-    /// End of the step as a share of its run's duration, from 0 to 1; 0 for steps of other tools' files.
+    /// End of the step as a share of its run's duration, from 0 to 1; 0 if the step comes from a vLLM or SGLang file.
     pub when: f64,
     /// Number of draft passes after the target's pass. Each draft pass runs over one token per request. The first
     /// draft pass also runs over the tokens of the target's pass.
@@ -38,7 +38,8 @@ pub struct StepRow {
     pub prompts: u32,
     /// Tokens of the step's prompts or prompt chunks, summed.
     pub prompt_tokens: u64,
-    /// Tokens that the step's decoding requests have in KV before the step, summed.
+    /// Tokens in KV before the step, summed over the step's decoding requests. If the step comes from a vLLM or SGLang
+    /// file, the KV tokens of its prompts count too.
     pub context: u64,
     /// The time that `part` of the step took, seconds. In a step log this is the time of the engine's worker.
     pub elapsed_s: f64,
@@ -158,9 +159,9 @@ fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
     after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
 }
 
-/// Removes the host time `host_s` from each step whose host time exceeds [`INTERRUPTED`] times the median of all
-/// steps. In such a step another process held the machine, or the server was idle. The steps themselves stay, even
-/// very long ones, because interrupted steps are part of the server's mean speed.
+/// Removes the host time `host_s` from each step whose host time exceeds [`INTERRUPTED`] times the median host time. In
+/// such a step another process held the machine, or the server was idle. The steps themselves stay, even very long
+/// ones, because interrupted steps are part of the server's mean speed.
 fn forget_interruptions(rows: &mut [StepRow]) {
     let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
     host.sort_by(f64::total_cmp);
@@ -198,9 +199,9 @@ mod tests {
         ];
         let context = context(&all);
         let tokens_at = |t: u64| context_at(&context, Time(t));
-        // In the test, request 0 has 10 prompt tokens and 1 output token in KV at time 5. At time 8 request 0 has 3
-        // tokens more, and request 1 has 11. Request 0 ends at 12, request 1 at 20. Request 2 got its whole answer in
-        // one chunk and request 3 got no answer; they count at no time.
+        // Times in this test are in picoseconds. At time 5 request 0 has 10 prompt tokens and 1 output token in KV. At
+        // time 8 request 0 has 3 tokens more, and request 1 has 11. Request 0 ends at 12, request 1 at 20. Request 2
+        // got its whole answer in one chunk and request 3 got no answer, so these two requests count at no time.
         assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(tokens_at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
     }
 

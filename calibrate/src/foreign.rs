@@ -9,13 +9,12 @@ use foretoken_recordings::foreign::{
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// The contents of a file of another tool (vLLM or SGLang): timed steps, rounds (a request's draft tokens of one step),
-/// and requests.
+/// The contents of a file of vLLM or SGLang: timed steps, rounds (a request's draft tokens of one step), and requests.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// The path of the other tool's file.
+    /// The path of the vLLM or SGLang file.
     pub path: PathBuf,
-    /// BLAKE3 digest of the other tool's file, in hexadecimal.
+    /// BLAKE3 digest of the vLLM or SGLang file, in hexadecimal.
     pub digest: String,
     /// The name of the file's format, as a user reads it.
     pub format: String,
@@ -27,16 +26,16 @@ pub struct Foreign {
     /// The file's requests, as (arrival, prompt tokens, output tokens). The arrival is in seconds; `None` if the file
     /// has only the order of the requests.
     pub requests: Vec<(Option<f64>, u32, u32)>,
-    /// Notes for the user on what is missing in the numbers of the other tool's file, such as the host's time.
+    /// Notes for the user on what is missing in the numbers of the vLLM or SGLang file, such as the host's time.
     pub notes: Vec<String>,
 }
 
-/// Reads a file of another tool, and detects its format. `index` is the file's index among all inputs; the timed steps
-/// get it as their `source`. `draft_length` is the server's draft length. It is needed only if the format does not
-/// state it.
+/// Reads a file of vLLM or SGLang, and detects its format. `index` is the file's index among the calibration's observed
+/// runs and files; the timed steps get this index as their `source`. `draft_length` is the server's draft length. It is
+/// needed only if the file's format does not state the draft length.
 ///
 /// # Errors
-/// The format is not known, or the file is damaged or lacks something that is needed.
+/// The format is not known, the file is damaged or lacks a needed value, or the draft length is needed and not given.
 pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Foreign> {
     let format = foreign::detect(path).map_err(unread)?;
     let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
@@ -184,8 +183,9 @@ fn requests(f: &mut Foreign) -> Result<()> {
 
 /// Returns (how many tokens SGLang drafted in each round of a request, whether this number was the same in all rounds).
 /// A round is the request's draft tokens of one step. SGLang reports `proposed_drafts` = rounds × configured draft
-/// length, even if rounds drafted less. With several configured lengths this is no multiple of the rounds, or too small
-/// for the most accepted tokens; then the number of drafted tokens is taken to be the most accepted tokens.
+/// length, even if rounds drafted less. If `proposed_drafts` / rounds is no whole number, or is less than the most
+/// tokens that a round accepted, several lengths were configured. The returned number is then the most tokens that a
+/// round accepted.
 fn drafted_by_sglang(s: &sglang_requests::RequestSpeculation) -> (u32, bool) {
     let most_accepted = s.correct_drafts_histogram.len().saturating_sub(1) as u32;
     let Some(proposed) = s.proposed_drafts else { return (most_accepted, true) };
@@ -222,8 +222,8 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
     Ok(())
 }
 
-/// Reads SGLang's DSpark records into `f`: the draft times and the verification times of steps, and the acceptance of
-/// every request. Acceptance that SGLang itself simulated is not read.
+/// Reads the records of SGLang's scheduler DSpark into `f`: the draft times and the verification times of steps, and
+/// the acceptance of every request. Acceptance that SGLang itself simulated is not read.
 fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
     for records in sglang_dspark::read(&f.path).map_err(unread)? {
         if records.simulated_accept_length.is_some() {

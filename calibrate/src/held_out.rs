@@ -28,7 +28,7 @@ impl Error {
 /// (other policies or loads).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
-    /// Label of the policy of the live run whose pass times are predicted.
+    /// Label, such as `fixed-3`, of the policy of the live run whose pass times are predicted.
     pub policy: String,
     /// The name of the file with the live run's recording.
     pub tape: String,

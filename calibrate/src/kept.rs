@@ -27,22 +27,25 @@ pub const PROFILE: &str = "profile.toml";
 /// Name of the file, in a calibration's folder, with the truth table: which draft tokens of each observed answer were
 /// right.
 pub const TRUTH: &str = "acceptance.truth";
-/// Name of the file, in a calibration's folder, with the acceptance by category of requests, in the form of an
-/// experiment's tables.
+/// Name of the file, in a calibration's folder, with the acceptance rates by category of requests, as TOML tables for
+/// an experiment.
 pub const BY_CATEGORY: &str = "by-category.toml";
 /// Name of the file, in a calibration's folder, with the experiment that simulates the observed server.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// Name of the file, in a calibration's folder, with the results and their input files as JSON.
+/// Name of the JSON file, in a calibration's folder, with the results, and with the names and digests of the files from
+/// which the calibration was made.
 pub const FOUND: &str = "calibration.json";
 /// Name of the calibration's HTML page in its folder.
 pub const PAGE: &str = "calibration.html";
 
-/// The content of `calibration.json`: the results of a calibration, and the files from which it was made.
+/// The content of `calibration.json`: the results of a calibration, and the names and digests of the files from which
+/// it was made.
 #[derive(Debug, Serialize)]
 pub struct Found<'a> {
     /// Version of Foretoken that made the calibration.
     pub foretoken: &'static str,
-    /// The files (observed runs, other tools' files) from which the calibration was made.
+    /// The files from which the calibration was made, such as recordings of observed runs, files of vLLM or SGLang, or
+    /// a table of benchmark results.
     pub inputs: Vec<Input>,
     /// The server whose runs were observed; `None` if it is not known.
     pub server: Option<Server>,
@@ -65,22 +68,23 @@ pub struct Found<'a> {
     /// How often draft tokens were accepted, by their position among a request's draft tokens of one step.
     pub acceptance: &'a [Position],
     /// Factors by which the true costs of passes and of the host may differ from the fitted ones, one entry per random
-    /// draw. Empty unless the calibration was made from a table of benchmark results; other calibrations know only the
-    /// error between runs.
+    /// draw. Empty unless the calibration was made from a table of benchmark results. Other calibrations know only how
+    /// well costs that are fitted to some runs predict another run.
     #[serde(skip_serializing_if = "<[CostFactors]>::is_empty")]
     pub costs: &'a [CostFactors],
     /// Warnings for the user, one sentence each, such as what the observed data does not show.
     pub warnings: &'a [String],
 }
 
-/// A file (an observed run, or another tool's file) from which a calibration was made.
+/// A file from which a calibration was made, such as the recording of an observed run, a file of vLLM or SGLang, or a
+/// table of benchmark results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// The path of the file from which the calibration was made.
     pub path: String,
     /// BLAKE3 digest of the file's bytes, in hexadecimal.
     pub blake3: String,
-    /// What the file is, as text: an observed run, or another tool's format.
+    /// What the file is, as text, such as `observed: fixed-3, 120 requests` or `vllm bench serve results`.
     pub what: String,
 }
 
@@ -92,7 +96,8 @@ fn portable(path: &Path) -> String {
 }
 
 impl Calibration {
-    /// The files (observed runs, other tools' files) from which the calibration was made.
+    /// The files from which the calibration was made: first the recordings of observed runs, then the files of vLLM and
+    /// SGLang.
     pub fn inputs(&self) -> Vec<Input> {
         let observed = self.sources.iter().map(|s| Input {
             path: portable(&s.path),
@@ -209,7 +214,7 @@ impl Calibration {
     }
 
     /// The keys of the experiment's table `[workload]`. The requests come from the first run with open arrivals, else
-    /// from the run with most requests, else from the first file of another tool that has requests. `None` if there are
+    /// from the run with most requests, else from the first vLLM or SGLang file that has requests. `None` if there are
     /// no requests.
     fn workload(&self) -> Result<Option<String>> {
         let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
@@ -268,7 +273,7 @@ pub struct Kept {
     pub rates: Vec<f64>,
     /// The settings of the engine that simulates the observed server.
     pub engine: EngineConfig,
-    /// The files (observed runs, other tools' files) from which the calibration was made. The calibration must not
+    /// The files from which the calibration was made, such as recordings of observed runs. The calibration must not
     /// predict these runs.
     pub inputs: Vec<Input>,
     /// Warnings about the calibrated profile: that it was edited, or that its costs are not trusted.
@@ -346,12 +351,12 @@ pub struct Known {
     pub between_runs: f64,
     /// How often draft tokens were accepted, by their position among a request's draft tokens of one step.
     pub acceptance: Vec<Position>,
-    /// Number of requests of all observed runs and of other tools' files. Each run counts with the number of requests
-    /// of the first run of its load.
+    /// Number of requests of all observed runs, and of the vLLM and SGLang files that have arrival times. Each run
+    /// counts with the number of requests of the first run of its load.
     pub requests: usize,
     /// Factors by which the true costs of passes and of the host may differ from the fitted ones, one entry per random
-    /// draw. Empty unless the calibration was made from a table of benchmark results; other calibrations know only the
-    /// error between runs.
+    /// draw. Empty unless the calibration was made from a table of benchmark results. Other calibrations know only how
+    /// well costs that are fitted to some runs predict another run.
     pub costs: Vec<CostFactors>,
 }
 

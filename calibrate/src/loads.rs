@@ -15,13 +15,14 @@ use std::fmt::Write;
 /// requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedLoad {
-    /// The load's name for users: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
+    /// The load's name for users, such as `closed loop of 4`, `Poisson 3/s`, or `log of k3, 2.9 requests/s` (the
+    /// arrivals that were recorded in the run `k3`).
     pub name: String,
-    /// The observed runs with this load. The first run has the most requests; `requests` and `workload` come from
-    /// this run. Empty if the load comes from another tool's file.
+    /// The observed runs with this load. The first run has the most requests; `requests` and `workload` come from this
+    /// run. Empty if the load comes from a vLLM or SGLang file.
     pub runs: Vec<SeenRun>,
-    /// Number of requests of the first run in `runs`. If `runs` is empty, number of requests of the other tool's
-    /// file.
+    /// Number of requests of the first run in `runs`. If `runs` is empty, number of requests of the vLLM or SGLang file
+    /// from which the load comes.
     pub requests: usize,
     /// The workload that simulates the load. Paths in it are relative to the calibration's folder.
     pub workload: WorkloadSpec,
@@ -59,8 +60,8 @@ pub const TRACES: &str = "traces";
 const NEAR: f64 = 0.05;
 
 impl Calibration {
-    /// The loads of observed runs, and of other tools' files that have arrival times: closed loops sorted by clients,
-    /// then open loads sorted by rate.
+    /// The loads of observed runs, and of vLLM and SGLang files that have arrival times: closed loops sorted by number
+    /// of clients, then open loads sorted by rate.
     pub fn loads(&self) -> Vec<ObservedLoad> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for at in 0..self.sources.len() {
@@ -104,8 +105,8 @@ impl Calibration {
         (place, ObservedLoad { name, runs, requests: requests(most), workload })
     }
 
-    /// Makes one load for each file of another tool that has arrival times. Returns (sort key, load). The sort key is
-    /// (true for open arrivals, requests per second).
+    /// Makes one load for each vLLM or SGLang file that has at least two requests, all with arrival times. Returns
+    /// (sort key, load). The sort key is (true for open arrivals, requests per second).
     fn foreign_loads(&self) -> impl Iterator<Item = ((bool, f64), ObservedLoad)> {
         let timed = |file: &&Foreign| file.requests.len() > 1 && is_timed(file);
         (self.sources.len()..).zip(&self.foreign).filter(move |(_, file)| timed(file)).map(|(at, file)| {
@@ -119,8 +120,9 @@ impl Calibration {
         })
     }
 
-    /// The workload that repeats the requests of input number `at`. The numbers count the observed runs first, then the
-    /// files of other tools. For a file without arrival times, the workload is a closed loop of one client.
+    /// The workload that repeats the requests of the run or file with index `at`. The indices count the observed runs
+    /// first, then the files of vLLM and SGLang. For a file without arrival times, the workload is a closed loop of one
+    /// client.
     pub fn workload_of(&self, at: usize) -> WorkloadSpec {
         let path = self.trace_path(at);
         let Some(seen) = self.sources.get(at) else {
@@ -160,8 +162,8 @@ impl Calibration {
         self.engine.scheduling_policy == foretoken_sim::SchedulingPolicy::Priority
     }
 
-    /// The traces of the requests of all runs, and of all other tools' files that have requests, as (file name, CSV
-    /// text).
+    /// The traces of the requests of all observed runs, and of all vLLM and SGLang files that have requests, as (file
+    /// name, CSV text).
     pub fn traces(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for (at, source) in self.sources.iter().enumerate() {
@@ -183,8 +185,8 @@ impl Calibration {
         all
     }
 
-    /// The path of the trace of requests of input number `at`, relative to the calibration's folder. The numbers count
-    /// the observed runs first, then the files of other tools.
+    /// The path of the trace with the requests of the run or file with index `at`, relative to the calibration's
+    /// folder. The indices count the observed runs first, then the files of vLLM and SGLang.
     pub fn trace_path(&self, at: usize) -> String {
         format!("{TRACES}/{}", self.trace_name(at))
     }
@@ -239,14 +241,14 @@ fn closed(clients: u32, path: String) -> WorkloadSpec {
     }
 }
 
-/// True if a file of another tool has the arrival time of each request.
+/// True if a vLLM or SGLang file has the arrival time of each of its requests.
 fn is_timed(file: &Foreign) -> bool {
     file.requests.iter().all(|r| r.0.is_some())
 }
 
 /// True if two runs share a load. The runs must have equal numbers of clients, or both open arrivals. In addition, one
-/// of three conditions must hold: their planned requests are equal; their `[workload]` tables and time scales are
-/// equal; or they are closed loops whose mean lengths differ by at most [`NEAR`].
+/// of three conditions must hold: their planned requests are equal; their `[workload]` tables and time scales (factors
+/// on the speed of arrivals) are equal; or they are closed loops whose mean planned lengths differ by at most [`NEAR`].
 fn same_load(a: &Source, b: &Source) -> bool {
     let heads = [a, b].map(|s| &s.recording.head);
     if heads[0].clients != heads[1].clients {
@@ -269,8 +271,9 @@ fn time_scale(experiment: &Experiment) -> f64 {
     experiment.observe.as_ref().map_or(1.0, |observe| observe.time_scale)
 }
 
-/// The rate that an experiment with Poisson arrivals states, times its time scale, in requests per second. `None` for
-/// other arrivals, or if arrivals are transformed.
+/// The arrival rate of an experiment with Poisson arrivals, in requests per second: the rate that the experiment
+/// states, times its time scale (the factor on the speed of arrivals). `None` if arrivals are not Poisson, or if the
+/// experiment transforms them.
 fn stated_rate(experiment: &Experiment) -> Option<f64> {
     match &experiment.workload.arrivals {
         ArrivalSpec::Poisson(p) if experiment.workload.transform.is_empty() => Some(p.rate * time_scale(experiment)),

@@ -139,7 +139,7 @@ fn facts() -> Vec<Fact> {
 /// Checks that no run was interrupted or broke off.
 ///
 /// # Errors
-/// A run did not finish. The message says how far it came.
+/// A run did not finish. The message says how many of its planned requests were sent.
 pub fn check_whole(runs: &[Source]) -> Result<()> {
     let part = runs.iter().find(|run| run.recording.ending != Some(Ending::Done));
     part.map_or(Ok(()), |run| {

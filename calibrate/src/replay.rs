@@ -35,15 +35,16 @@ fn content(step: &LoggedStep) -> Content {
 
 /// Repeats the schedule of a run that always drafted `k` tokens (0: none) with Foretoken's scheduler, and compares
 /// steps, rounds (a request's draft tokens of one step), chunks and last steps with the log. `None` if the run has no
-/// step log, if an answer did not finish or, with `k` above 0, if not all rounds of an answer are known.
+/// step log, if an answer did not finish or, with `k` above 0, if the server does not report draft tokens for every
+/// step of an answer after the first.
 ///
 /// # Errors
 /// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
-    // Every answer must be finished, and all its rounds (draft tokens of one step) must be known. Otherwise it is not
-    // known in which step its request ended.
+    // Every answer must be finished. If the run drafted, the server must report draft tokens for every step of the
+    // answer after the first. Otherwise it is not known in which step the answer's request ended.
     if run.steps.is_empty() || !run.answers.iter().all(|a| a.finished() && known(a)) {
         return Ok(None);
     }
@@ -123,8 +124,8 @@ impl<'a> Replay<'a> {
             request.arrival = Time::from_s(place as f64);
             workload.push(request);
         }
-        // All rounds (draft tokens of one step) of the run's requests are known, so the acceptance rate for unknown
-        // positions (0) is never used.
+        // The server reported all rounds (draft tokens of one step) of the run's requests. So the acceptance rate for
+        // positions without a report (0) is never used.
         let from = if self.k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&[0.0]) };
         let acceptance = from.source_of(self.order.iter().map(|&i| &self.source.run.answers[i]), &mut workload);
         let acceptance = acceptance.build(1, &workload).map_err(|e| Problem::failed(e.to_string()))?;

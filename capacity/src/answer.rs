@@ -1,6 +1,6 @@
-//! The results of capacity searches: of one search, of one policy, and of all policies of a plan. A capacity is the
-//! highest rate that a server carries. A server carries a rate if enough requests keep their SLO bounds and the queue
-//! does not grow.
+//! The results of capacity searches: of one search, of one policy, and of all policies of an experiment. A capacity is
+//! the highest rate that a server carries. A server carries a rate if enough requests keep their SLO bounds and the
+//! queue does not grow.
 
 use crate::load::{Load, Log, Spread};
 use crate::probe::Probe;
@@ -101,7 +101,7 @@ impl SeedResult {
 /// The capacity (highest carried request rate) of a policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacity {
-    /// The label of the policy whose capacity was searched.
+    /// The label of the policy whose capacity was searched, such as `fixed-3`.
     pub policy: String,
     /// Is the policy autoregressive decoding, without drafting?
     pub baseline: bool,
@@ -191,7 +191,7 @@ pub fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S
     serializer.collect_map(sweep.iter().map(|s| (&s.path, &s.value)))
 }
 
-/// The capacities (highest carried request rates) of all policies of a plan.
+/// The capacities (highest carried request rates) of all policies of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// The name of the experiment whose policies were searched.

@@ -1,5 +1,5 @@
-//! The requests of a setting, scaled to any request rate. The requests and their random draws stay the same; only the
-//! gaps between arrivals are multiplied by a factor.
+//! The requests of an experiment (at one combination of swept values, with one seed), scaled to any request rate. The
+//! requests and their random draws stay the same; only the gaps between arrivals are multiplied by a factor.
 
 use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;

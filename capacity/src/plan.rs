@@ -1,4 +1,5 @@
-//! Reads the document of a capacity search, and makes the plan of its experiment.
+//! Reads the TOML of an experiment for a capacity search, and makes the experiment's plan (the checked list of all
+//! runs).
 
 use foretoken_run::plan::Plan;
 use foretoken_spec::capacity::{CapacitySpec, of_logs};
@@ -6,7 +7,8 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::Result;
 use std::path::Path as FilePath;
 
-/// Reads an experiment's document. Returns the plan and the `[capacity]` table. Relative paths start at `folder`.
+/// Reads an experiment's TOML, `document`. Returns (the plan, that is, the checked list of all runs; the `[capacity]`
+/// table). Relative paths in the TOML start at `folder`.
 ///
 /// If arrivals are generated, the plan's workload has exactly the number of requests that a probe (the run of one tried
 /// rate) needs. If arrivals come from a log, [`Load`](crate::load::Load) takes the log's first requests. If

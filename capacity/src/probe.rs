@@ -72,7 +72,7 @@ impl Trial<'_> {
     /// ends when all counted requests (without the warm-up) have ended.
     ///
     /// # Errors
-    /// The run is interrupted, or the simulated clock passes its end.
+    /// The run is interrupted, or lasts longer than the simulated clock can count (213 days).
     pub fn probe(&self, setting: &mut Setting, rate: f64, to_the_end: bool) -> Result<Probe> {
         let Trial { load, policy, slo, flag } = *self;
         setting.workload.arrival = load.at(rate);

@@ -1,5 +1,5 @@
-//! Runs all capacity searches of a plan. Policies are searched in parallel. The seeds of a policy are searched one
-//! after another, because later searches begin near the capacity that an earlier seed found.
+//! Runs all capacity searches of an experiment. Policies are searched in parallel. The seeds of a policy are searched
+//! one after another, because later searches begin near the capacity that an earlier seed found.
 
 use crate::answer::{Answer, Capacity, SeedResult};
 use crate::kept::write;
@@ -24,9 +24,8 @@ use std::time::Instant;
 
 /// A figure of a capacity search shows tried rates up to this multiple of the capacity.
 pub const SHOWN: f64 = 1.6;
-/// For the figure, runs at rates above the capacity that were stopped early are repeated to the end. A stopped run is
-/// repeated only if its rate is at least this multiple of the next lower rate above the capacity that has a run to the
-/// end.
+/// For the figure, runs at rates above the capacity that were stopped early are repeated to the end. A run is not
+/// repeated if its rate is below this multiple of the next lower rate above the capacity whose run went to the end.
 const APART: f64 = 1.03;
 /// A seed's capacity search begins with two rates. If an earlier seed of the policy found a capacity, they are this
 /// capacity divided by this factor, and this capacity multiplied by this factor.
@@ -73,7 +72,8 @@ pub fn complete(
 /// current pool.
 ///
 /// # Errors
-/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
+/// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted. Results of finished
+/// runs stay stored.
 pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work) -> Result<Answer> {
     let policies = plan.policies.len();
     let pairs: Vec<(usize, usize)> =
@@ -85,7 +85,7 @@ pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work) -> Re
 /// `pairs`, on the threads of the current pool.
 ///
 /// # Errors
-/// The experiment is wrong, a probe cannot be stored, or the search is interrupted.
+/// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted.
 pub fn run_these(
     pairs: &[(usize, usize)],
     plan: &Plan,
@@ -97,7 +97,7 @@ pub fn run_these(
     let bar = Bar::new((pairs.len() * plan.seeds.len()) as u64, "searches", &work.counts);
     let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
     // All searches run before an error is returned. If several searches failed, returns the error of the first failed
-    // search in the order of the plan, so that the error does not depend on which thread failed first.
+    // search in the order of `pairs`, so that the error does not depend on which thread failed first.
     let found: Vec<Result<Capacity>> = pairs.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
     searcher.bar.finish();
     Ok(Answer {
@@ -165,9 +165,9 @@ impl Searcher<'_> {
     }
 
     /// Repeats runs that were stopped early until all their counted requests (without the warm-up) have ended, because
-    /// a figure shows the share of requests within their bounds. Takes only rates above the capacity `found`, up to
-    /// [`SHOWN`] × `found`. A run stays stopped if its rate is less than [`APART`] times the next lower of these rates
-    /// that has a run to the end.
+    /// a figure shows the share of requests within their SLO bounds. Takes only rates above the capacity `found`, up to
+    /// [`SHOWN`] × `found`. A run is not repeated if its rate is below [`APART`] times the next lower of these rates
+    /// whose run went to the end.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();
@@ -185,8 +185,9 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The SLO bounds of a setting. If the experiment gives the TPOT bound as a multiple, the bound is this multiple of
-    /// the P90 TPOT of autoregressive decoding with one request at a time. It is an error if there is no bound at all.
+    /// The SLO bounds of `setting` (requests and server at one combination of swept values with one seed). If the
+    /// experiment gives the TPOT bound as a multiple, the bound is this multiple of the P90 TPOT of autoregressive
+    /// decoding with one request at a time. It is an error if there is no bound at all.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let given = setting.slo(None);
         let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();

@@ -8,19 +8,19 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Names a search (one policy with one seed at one combination of swept values) by its indices into a plan's variants,
-/// policies and seeds.
+/// Names a search (one policy with one seed at one combination of swept values) by its indices in the experiment's plan
+/// (the checked list of all runs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchId {
-    /// Index of the search's variant (combination of swept values) in the plan.
+    /// Index of the search's variant (combination of swept values) among the experiment's variants.
     pub variant: usize,
-    /// Index of the search's policy in the plan.
+    /// Index of the search's policy among the experiment's policies.
     pub policy: usize,
-    /// Index of the search's seed in the plan.
+    /// Index of the search's seed among the experiment's seeds.
     pub seed: usize,
 }
 
-/// The folder in which the runs of one plan's capacity searches are stored.
+/// The folder that stores the runs of one experiment's capacity searches.
 pub struct Store {
     folder: PathBuf,
     plan: String,
@@ -33,7 +33,8 @@ struct StoredProbes {
 }
 
 impl Store {
-    /// Opens the store of tried rates in a results folder. `plan` is the plan's digest.
+    /// Opens the store of tried rates in a results folder. `plan` is the digest of the experiment's plan (the checked
+    /// list of all runs).
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -48,8 +49,8 @@ impl Store {
         self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored runs of the search `id`, one per tried rate. Empty if the file is missing, is damaged, or belongs to
-    /// another plan.
+    /// The stored runs of the search `id`, one per tried rate. Empty if the file is missing, is damaged, or was written
+    /// for a plan (list of all runs) with another digest.
     pub fn load(&self, id: SearchId) -> Vec<Probe> {
         let stored =
             std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());

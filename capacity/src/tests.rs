@@ -50,7 +50,8 @@ warm_up_requests = 500
 tolerance = 0.005
 "#;
 
-/// The plan of the experiment `text` with the `--set` arguments `sets`.
+/// The plan (the checked list of all runs) of the experiment `text`, with the values that the `--set` arguments `sets`
+/// replace.
 fn plan(text: &str, sets: &[&str]) -> Plan {
     loaded(text, sets).unwrap().0
 }
@@ -312,8 +313,8 @@ fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
     assert_eq!(wide.capacities[0].req_s, found.capacities[0].req_s);
 }
 
-/// A server that can run all requests of a probe at once never has a queue. It carries every rate, and a note says
-/// that a probe has too few requests.
+/// A server that can run all requests of a tried rate at once never has a queue. It carries every rate (serves it
+/// within the SLO), and a note says that a run has too few requests.
 #[test]
 fn a_note_says_if_requests_are_too_few_to_fill_the_server() {
     let text = ONE_SERVER

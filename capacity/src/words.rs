@@ -188,8 +188,9 @@ impl Capacity {
 }
 
 /// A sentence that names the policy with the highest capacity, and by how much it exceeds the capacities of the
-/// baseline and of the second best policy. Policies that see the hidden truth are not ranked; the best of them is named
-/// at the end. If some policies carry every tried rate, the sentence names only these policies.
+/// baseline and of the second best policy. Policies that see the hidden truth (such as which draft tokens will be
+/// accepted) are not ranked; the best of them is named at the end. If some policies carry every tried rate, the
+/// sentence names only these policies.
 fn headline(capacities: &[&Capacity]) -> String {
     let mut found: Vec<&Capacity> = capacities.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
     found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));

@@ -1,4 +1,5 @@
-//! Bounds on the errors of a simulation. Every bound has its own verdict; errors are not averaged over bounds.
+//! Bounds on the errors of a simulation. Every bound has its own verdict. There is no verdict on the mean of several
+//! errors, in which small errors could hide a large one.
 
 use crate::row::Row;
 use serde::Serialize;
@@ -15,12 +16,14 @@ pub enum Verdict {
     Undecided,
 }
 
-/// One check of a comparison: an error or a count, its bound, and whether the bound is kept.
+/// One check of a comparison: a value, its bound, and whether the bound is kept. The value is the error of a simulated
+/// number, or a count of events that must not occur.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// A text that names the cell (a policy or draft length at a load) and the number that have the bound.
     pub what: String,
-    /// The absolute error of the simulated number as a share, or a count that must be 0.
+    /// The absolute value of a simulated number's error, such as 0.03 for 3 %. Or a count that must be 0, such as the
+    /// number of pairs of policies that are ranked in the wrong order.
     pub value: f64,
     /// The largest `value` that keeps the bound.
     pub bound: f64,
@@ -41,7 +44,8 @@ impl Check {
         Check { what, value: error.abs(), bound, verdict: verdict(error.abs(), bound, row.decided(tolerance)), note }
     }
 
-    /// Checks a count that must be 0. If `decided` is false, the count is not reliable, and the verdict is "undecided".
+    /// Checks a count that must be 0, such as the number of pairs of policies in the wrong order. If `decided` is
+    /// false, the count is not reliable, and the verdict is "undecided".
     pub fn of_count(what: String, count: u64, decided: bool, note: String) -> Check {
         let value = count as f64;
         Check { what, value, bound: 0.0, verdict: verdict(value, 0.0, decided), note }
@@ -101,7 +105,7 @@ mod tests {
     fn an_error_is_judged_where_repeats_agree() {
         assert_eq!(check(&[1.0, 1.0], -0.05), Verdict::Kept);
         assert_eq!(check(&[1.0, 1.0], -0.15), Verdict::Broken);
-        // A test: an error of NaN is not within any bound.
+        // If the error is NaN, the bound counts as broken.
         assert_eq!(check(&[1.0, 1.0], f64::NAN), Verdict::Broken);
     }
 

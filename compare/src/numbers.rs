@@ -1,5 +1,5 @@
-//! The numbers that are compared. The same code computes them from observed and from simulated runs. Several runs can
-//! be pooled: means and quantiles are then over the requests and steps of all runs.
+//! The numbers in which runs are compared, such as mean TPOT. The same code computes them from observed and from
+//! simulated runs. Several runs can be pooled: means and quantiles are then over the requests and steps of all runs.
 
 use crate::latencies::Latencies;
 use crate::service_rate::CountedOver;

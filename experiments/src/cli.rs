@@ -100,7 +100,7 @@ commands! {
     Models, models::ModelsArgs;
     /// List and describe GPU presets
     Hardware, hardware::HardwareArgs;
-    /// Print what each policy would draft in a state that you write as JSON
+    /// Print what each policy would draft for the requests of a server, whose state you write as JSON
     Decide, decide::DecideArgs;
     /// Write settings for vLLM and SGLang, and timelines
     Export, export::ExportArgs;

@@ -26,7 +26,8 @@ const SHIPPED: [(&str, &str); 12] = [
     ("bench-poisson-fixed4", include_str!("../bench-poisson-fixed4.toml")),
 ];
 
-/// The plan of an experiment with the overrides `sets`. `file` is a file or the name of a shipped experiment.
+/// The plan (checked list of runs) of an experiment with the overrides `sets`. `file` is a file or the name of a
+/// shipped experiment.
 ///
 /// # Errors
 /// No file and no shipped experiment has this name, or the experiment is wrong.
@@ -34,7 +35,7 @@ pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
     Plan::of(read_document(file, sets)?, folder(file))
 }
 
-/// The plan of the built-in experiment that `foretoken bench` times if the user gives no file.
+/// The plan (checked list of runs) of the built-in experiment that `foretoken bench` times if the user gives no file.
 ///
 /// # Errors
 /// An override is wrong.

@@ -1,10 +1,10 @@
 //! The event loop of a fleet.
 //!
-//! There are two kinds of events: a request arrives, and the router queries the replicas' loads. A fleet that grows has
-//! a third kind: a replica has booted, a scaling rule's signals are due, or the rule decides. Between two events the
-//! replicas run independently. In a closed loop and in sessions a request arrives only after another request has ended.
-//! There the loop always runs the replica whose next step is earliest, until one of its requests ends or another
-//! replica's next step is earlier.
+//! There are two kinds of events: a request arrives, and the router queries the replicas' loads. A fleet whose size
+//! changes has a third kind, scaling events: a replica has booted, the scaling rule queries the replicas' loads, or the
+//! rule decides. Between two events the replicas run independently. In a closed loop and in sessions a request arrives
+//! only after another request has ended. There the loop always runs the replica whose next step is earliest, until one
+//! of its requests ends or another replica's next step is earlier.
 
 use crate::merged::{NOWHERE, merged, merged_scaled};
 use crate::pool::{Pool, Replicas, asked};
@@ -39,11 +39,11 @@ pub struct FleetRun {
     pub patience: Option<Patience>,
 }
 
-/// How many seconds of simulated time the replicas run at once after the last request is sent, if the run may end early
-/// by the requests' latency bounds. Then the fleet checks whether enough requests meet them.
+/// After the last request is sent, the fleet advances its replicas by this number of simulated seconds, then checks
+/// whether enough requests meet their latency bounds, and so on. Used if the check may end the run early.
 const STRIDE_S: f64 = 1.0;
-/// How many seconds of simulated time the replicas run at once after the last request is sent, if the requests' latency
-/// bounds cannot end the run early.
+/// After the last request is sent, the fleet advances its replicas by this number of simulated seconds at a time. Used
+/// if the requests' latency bounds cannot end the run early.
 const LONG_STRIDE_S: f64 = 60.0;
 
 /// The warning about a run of two or more replicas whose router needs load reports but never got one.

@@ -66,8 +66,8 @@ pub(crate) fn merged_scaled(
 
 /// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`
 /// if it was never sent. `hand_offs`: for each request how the KV of its prompt came to its replica; empty if no
-/// replica computes prompts for others. The merged run has the number of KV blocks of the replica with the most. The
-/// run of a single replica is returned unchanged.
+/// replica computes prompts for others. The number of KV blocks of the merged run is the largest number of any replica.
+/// The run of a single replica is returned unchanged.
 pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOff>, workload: &Workload) -> Run {
     if runs.len() == 1 {
         return runs.remove(0);
@@ -112,7 +112,8 @@ fn flows(runs: &[Run], (routed, hand_offs): (&[u16], &[HandOff]), workload: &Wor
         }
     }
     // With the hand-off `decode-first` a request first waits on its decode replica until KV blocks are allocated. This
-    // loop adds this wait, from the arrival there to the arrival on the prefill replica, to the decode replica's flow.
+    // loop adds this wait, from the arrival there to the arrival on the prefill replica, to the decode replica's flow
+    // (its numbers of waiting and running requests over time).
     for (i, hand_off) in hand_offs.iter().enumerate() {
         let (prefill, decode) = (hand_off.replica, routed[i]);
         if prefill != NOWHERE && decode != NOWHERE && hand_off.computed < Time::MAX {

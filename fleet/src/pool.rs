@@ -69,8 +69,8 @@ impl Pool {
         member(&self.members, replica)
     }
 
-    /// Adds a replica to the replicas behind this router. Its index in the fleet must be larger than the indices of all
-    /// replicas there.
+    /// Adds a replica to the replicas behind this router. The replica's index in the fleet must be larger than the
+    /// indices of all replicas that are already behind this router.
     pub fn join(&mut self, replica: usize) {
         self.members.push(replica);
         self.seen.push(Seen::default());

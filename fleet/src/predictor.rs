@@ -79,7 +79,7 @@ impl Predictor {
             for (inverse, q) in self.inverse[i].iter_mut().zip(px) {
                 *inverse = (*inverse - p * q / scale) / FORGET;
             }
-            // Without this bound, forgetting would let the entry of a feature that stays 0 grow without limit.
+            // If a feature stays 0, forgetting would let its diagonal entry of `inverse` grow without limit.
             self.inverse[i][i] = self.inverse[i][i].min(FIRST);
         }
         self.learned += 1;

@@ -57,8 +57,8 @@ impl PrefixIndex {
     }
 
     /// Adds a prompt to a replica's cache: each of its prefixes as an entry of size `weight`, and the tokens after its
-    /// last full prefix block as an entry of size `rest`. A prefix that the cache already holds becomes the newest
-    /// entry.
+    /// last full prefix block as an entry of size `rest`. Sizes are in the caller's unit, such as KV blocks. A prefix
+    /// that the cache already holds becomes the newest entry.
     pub fn add(&mut self, replica: usize, prefixes: impl Iterator<Item = u64>, weight: u64, rest: u64) {
         for hash in prefixes {
             self.caches[replica].add(hash, weight);

@@ -85,7 +85,8 @@ pub struct SplitFleet<'a> {
     /// Events of requests (prompt computed, blocks allocated, request rejected) whose time is known, the earliest
     /// first.
     due: BinaryHeap<Reverse<(Time, RequestId, Due)>>,
-    /// The prompt prefixes that each decode replica may have cached. Filled only if the rule reads caches.
+    /// The prompt prefixes that each decode replica may have cached. Filled only if the rule for splitting uses what
+    /// decode replicas have cached.
     caches: PrefixIndex,
     /// For each prefill replica, in the order of `prefill`: prompt tokens of its requests in flight.
     prompt_tokens: Vec<u64>,

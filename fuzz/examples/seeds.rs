@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
-/// The path of the seed `name` of a target. Makes the target's folder.
+/// The path of the seed `name` of a fuzz target. Makes the target's folder.
 fn seed(target: &str, name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     std::fs::create_dir_all(&folder).expect("the folder can be made");

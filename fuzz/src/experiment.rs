@@ -1,5 +1,5 @@
-//! Fuzzes the readers of experiments, of `--set` overrides, and of the states in which `foretoken decide` lets policies
-//! decide.
+//! Fuzzes the readers of experiments, of `--set` overrides, and of server states (JSON with costs, requests and
+//! observations), in which `foretoken decide` lets policies decide.
 
 use crate::said;
 use foretoken_run::decide::decisions;
@@ -15,8 +15,8 @@ const FILE: &str = "experiment.toml";
 const NOWHERE: &str = "/no/such/folder";
 
 /// Reads the experiment in `data` and makes its plan. The experiment with all settings resolved, as a run writes it,
-/// must read again and give the same plan. Texts that contain the word `config` are skipped: `config.json` has a target
-/// of its own, and a `config` of the name `-` would be read from standard input.
+/// must read again and give the same plan. Texts that contain the word `config` are skipped: `config.json` has a fuzz
+/// target of its own, and a `config` of the name `-` would be read from standard input.
 pub fn experiment(data: &[u8]) {
     let Some(text) = said::text(data).filter(|text| !text.contains("config")) else { return };
     let plan = |text: &str| Plan::of_text(FILE, text, &[], FilePath::new(NOWHERE));
@@ -60,8 +60,8 @@ pub fn overrides(data: &[u8]) {
     }
 }
 
-/// Reads a state of a server and lets each policy in it decide draft lengths. For every decision, the estimated step
-/// time and token goodput must be finite.
+/// Reads `data` as a server state (JSON with costs, requests, observations and policies) and lets each of its policies
+/// decide draft lengths. For every decision, the estimated step time and token goodput must be finite.
 pub fn decide_state(data: &[u8]) {
     const STATE: &str = "state.json";
     let Some(text) = said::text(data) else { return };

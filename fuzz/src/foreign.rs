@@ -1,6 +1,6 @@
-//! Fuzzes the readers of files that tools of vLLM and SGLang write. Each target reads `data` twice. First it reads
-//! `data` in the format of its tool; if the reader accepts `data`, all its numbers must be finite. Then it reads
-//! `data` with the reader that detects the format. Every error must name the file and have a hint.
+//! Fuzzes the readers of files that tools of vLLM and SGLang write. Each fuzz target reads `data` twice. First it reads
+//! `data` in the format of its tool; if the reader accepts `data`, all its numbers must be finite. Then it reads `data`
+//! with the reader that detects the format. Every error must name the file and have a hint.
 
 use crate::said;
 use foretoken_recordings::Unread;

@@ -1,4 +1,4 @@
-//! Fuzzes the reader of another engine's policy settings.
+//! Fuzzes the reader of the policy settings of SGLang, another serving engine.
 
 use crate::said;
 use foretoken_policies::{from_sglang_json, to_sglang_json};

@@ -10,8 +10,8 @@ use foretoken_recordings::step_log::LoggedStep;
 use std::path::Path;
 
 /// Reads a recording of a server's run twice: first the bytes as they are, then with repaired checksums. The answers,
-/// steps and metrics that are derived from the recording must have finite numbers. Its findings are derived, too, but
-/// not checked.
+/// steps and metrics that are derived from the recording must have finite numbers. The findings (notes on the run for
+/// the user) are derived, too, but not checked.
 pub fn recording(data: &[u8]) {
     read(data);
     read(&repaired(KIND, data));

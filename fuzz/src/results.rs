@@ -5,8 +5,9 @@ use foretoken_intact::seal::{Syntax, seal};
 use foretoken_run::cells::{Manifest, Stored};
 use std::path::Path;
 
-/// Reads the manifest of a results folder twice: first the bytes as they are, then with a repaired seal (checksum). The
-/// manifest must have finite numbers, and must be equal after it is written and read again.
+/// Reads the manifest of a results folder, which describes the results and lists their files. It is read twice: first
+/// the bytes as they are, then with a repaired seal (checksum). The manifest must have finite numbers, and must be
+/// equal after it is written and read again.
 pub fn manifest(data: &[u8]) {
     read(data);
     let Some(text) = said::text(data) else { return };

@@ -58,8 +58,8 @@ pub fn trace(error: &TraceError, file: &str) {
     raw(&Problem::bad_input(error.to_string()).help(error.hint()).in_words());
 }
 
-/// Checks that `error` names `file` and has a hint on what to do. `error` comes from the reader of another tool's
-/// file.
+/// Checks that `error` names `file` and has a hint on what to do. `error` comes from the reader of a recording (log of
+/// an observed run) or of a file that vLLM or SGLang wrote.
 ///
 /// # Panics
 /// A check fails.

@@ -1,4 +1,4 @@
-//! Runs every stored input through its target, so that faults found by fuzzing stay fixed.
+//! Runs every stored input through its fuzz target, so that faults found by fuzzing stay fixed.
 
 use foretoken_fuzz::{TARGETS, Target};
 use std::fs;

@@ -4,7 +4,8 @@
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct BadLatency {
-    /// The setting's path below the latency model, for example `gpu.bf16_flops` or `tensor_parallel`.
+    /// The path of the setting, relative to the table of the latency model, for example `gpu.bf16_flops` or
+    /// `tensor_parallel`.
     pub key: String,
     /// What is wrong with the value, and what would be right.
     pub why: String,

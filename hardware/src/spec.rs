@@ -17,7 +17,7 @@ pub enum LatencySpec {
     Linear(Coefficients),
     /// Measured times at the captured CUDA-graph sizes, to which passes are padded.
     Staircase(StaircaseSpec),
-    /// Measured times at some sizes, interpolated between them.
+    /// Measured times of passes of some sizes. For other sizes, the time is interpolated.
     Measured(MeasuredSpec),
     /// A roofline: a prediction from a GPU's datasheet and a model's shape.
     Roofline(RooflineSpec),
@@ -56,8 +56,8 @@ impl LatencySpec {
         }
     }
 
-    /// The memory that weights and activations leave for KV. `None` for a latency model other than a roofline, and for
-    /// a roofline whose GPU or model is unknown or has a fault.
+    /// The memory that weights and activations leave for KV. `None` for a latency model other than a roofline. Also
+    /// `None` for a roofline if its GPU or model is unknown, or if a number of them is out of its range.
     pub fn memory(&self) -> Option<Memory> {
         match self {
             LatencySpec::Roofline(r) => r.memory().ok(),

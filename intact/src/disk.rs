@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Returns when the file's bytes and its name in its folder are on the disk. `path` is the file's path.
+/// Waits until the file's bytes and the file's name in its folder are on the disk. `path` is the file's path.
 ///
 /// # Errors
 /// The disk fails or is full.
@@ -16,7 +16,7 @@ pub fn settle(file: &File, path: &Path) -> io::Result<()> {
     settle_name(path)
 }
 
-/// Returns when the name of the file at `path` is on the disk, after the file was made or renamed.
+/// Waits until the name of the file at `path` is on the disk. The caller has just made or renamed this file.
 ///
 /// Returns `Ok` where the system or the file system cannot sync a folder, and where the folder cannot be opened.
 ///

@@ -4,7 +4,7 @@
 //! has four parts: the length of its body in bytes (32 bits, little endian), a checksum of this length (32 bits), a
 //! checksum of length and body (64 bits), and the body. Checksums are the first bytes of BLAKE3.
 //!
-//! Both checksums of a frame also cover the body's checksum of the frame before it. So a frame that is doubled, moved
+//! Both checksums of a frame also cover the 64-bit checksum of the frame before it. So a frame that is doubled, moved
 //! or from another file counts as damage. If a frame is missing, the frame after it counts as damage. Missing frames at
 //! the end of a file are not noticed.
 //!

@@ -109,7 +109,8 @@ mod tests {
                 for bit in 0..8 {
                     let mut bytes = sealed.clone().into_bytes();
                     bytes[at] ^= 1 << bit;
-                    // `check` takes a `str`, so changed texts that are not UTF-8 are left out.
+                    // This test changes each bit of a sealed text. It skips a changed text that is not UTF-8, because
+                    // `check` takes a `str`.
                     let Ok(other) = String::from_utf8(bytes) else { continue };
                     assert!(check(syntax, &other).is_err(), "byte {at}, bit {bit}: {other}");
                 }

@@ -1,8 +1,8 @@
 //! Measures the host work of a step on real models at batch 32: the work of the engine and the executor before, between
 //! and after the device's forward passes. Nearly all of a step is host work here, because the models are as small as
 //! possible. The models' tokens do not decide which draft tokens are accepted: the simulator's default acceptance
-//! source decides. The bench prints how many microseconds of a step four parts take: scheduler and policy (between
-//! passes), executor (during passes), device, and recording.
+//! source decides. The bench prints how many microseconds of a step four parts take: scheduler and policy; the
+//! executor, which runs each pass, without the device's time; the device; and the recording of the step.
 
 #![allow(missing_docs)]
 

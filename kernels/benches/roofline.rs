@@ -9,8 +9,8 @@
 //! The peak arithmetic rate is the best of six kernels. With vector instructions and a known clock, it must be at least
 //! 90 % of 2 × lanes × FMA units × clock; otherwise the bench fails and says why. The clock is measured in the same
 //! run. The number of FMA units (multiply-add units of a core) follows from the processor's design, or `--fma-units`
-//! gives it. A share of bandwidth refers to the best of reading, copying and triad (a + b · c) over as many bytes as
-//! the operation reads.
+//! gives it. An operation's share of bandwidth is its bytes per second divided by a measured bandwidth. This bandwidth
+//! is the best of reading, copying and triad (a + b · c) over an array of as many bytes as the operation reads.
 
 #![allow(missing_docs)]
 
@@ -35,7 +35,8 @@ const CREDIBLE: f64 = 0.9;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let option = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
-    // `cargo test --benches` runs this program without `--bench`. Then it only has to run, so it measures less.
+    // `cargo test --benches` runs this program without `--bench`, only to test that it works. The program then measures
+    // less.
     let quick = !arguments.iter().any(|a| a == "--bench");
     if let Some(level) = option("--level").filter(|l| Level::of(l).is_none()) {
         eprintln!(
@@ -192,8 +193,8 @@ impl Bench {
         each.collect()
     }
 
-    /// Times attention over all layers, one layer after the other. Each of the `rows` queries belongs to one of the
-    /// last `rows` of the [`CONTEXT`] tokens.
+    /// Times attention over all layers, one layer after the other, for the queries of the last `rows` tokens of a
+    /// context of [`CONTEXT`] tokens.
     fn attention(&self, cpu: &mut Cpu, rows: usize) -> (String, f64, Roof) {
         let s = &self.shape;
         let width = s.q_width() + 2 * s.kv_width();

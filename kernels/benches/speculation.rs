@@ -5,8 +5,9 @@
 //!
 //!     cargo bench -p foretoken-kernels --bench speculation -- [--level avx2]
 //!
-//! Every prompt is answered without draft tokens and with each number of draft tokens in turn, several times over. The
-//! shortest time of each number counts, because another process on the machine can make a run slower but never faster.
+//! Every prompt is answered without draft tokens and with each number of draft tokens in turn, several times over. Of
+//! the times of one prompt with one number of draft tokens, the shortest counts, because another process on the machine
+//! can make a run slower but never faster.
 
 #![allow(missing_docs)]
 
@@ -24,7 +25,8 @@ use std::time::Duration;
 const MOST: usize = 8;
 
 fn main() {
-    // `cargo test --benches` runs this program without `--bench`. Then it only has to run, so it measures less.
+    // `cargo test --benches` runs this program without `--bench`, only to test that it works. The program then measures
+    // less.
     let quick = !std::env::args().any(|a| a == "--bench");
     let (prompts, repeats) = if quick { (1, 1) } else { (8, 7) };
     let level = std::env::args().skip_while(|a| a != "--level").nth(1);

@@ -1,7 +1,7 @@
 //! Prints the greedy output of the target model that ships with this crate, on the CPU, for comparison with another
 //! engine (`tests/vllm/greedy.py`).
 //!
-//!     greedy prompts 200 88 > prompts.jsonl            # 200 held-out prompts of 88 bytes, the families in turn
+//!     greedy prompts 200 88 > prompts.jsonl            # 200 held-out prompts of 88 bytes, six kinds of text in turn
 //!     greedy decode 64 < prompts.jsonl > ours.jsonl    # 64 tokens each: bf16 weights and KV, f32 activations
 //!     greedy decode 64 f32 < prompts.jsonl             # KV in f32 too, so that nothing at all is rounded to bf16
 

@@ -99,8 +99,8 @@ impl Batch {
 
     /// Adds a request whose new tokens form a tree. The parent of token `j` is the new token `parents[j]`, which is
     /// below `j`. If `parents[j]` is [`ROOT`], token `j` follows the context. The KV of token `j` is stored at index
-    /// `computed + j` of the context, until [`move_kv`](crate::forward::Llama::move_kv) moves the KV of the accepted
-    /// path together. Returns the index of the request's first row in the pass's logits.
+    /// `computed + j` of the context. Later, [`move_kv`](crate::forward::Llama::move_kv) moves the KV of the accepted
+    /// path to successive indices. Returns the index of the request's first row in the pass's logits.
     pub fn push_tree(
         &mut self,
         tokens: &[u32],

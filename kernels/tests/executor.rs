@@ -83,9 +83,9 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     }
 }
 
-/// Each of seven settings of the engine must emit the tokens of plain decoding. The settings change the engine's
-/// version, what the draft model does with context tokens that it has not run over (draft gaps), the token budgets, and
-/// the KV pools.
+/// Serves the same requests with seven configurations of the engine; each must emit the tokens of plain decoding. The
+/// configurations change the release of vLLM that the engine follows, what the draft model does with draft gaps
+/// (context tokens that it has not run over), the token budget, the KV pools, and chunked prefill.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
     let scenario = Scenario::new();
@@ -285,8 +285,8 @@ fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
 #[test]
 fn a_failing_pass_keeps_what_was_done() {
     let scenario = Scenario::new();
-    // From step 8 on the policy drafts trees, but its declared limits are those for chains. So there are no scratch
-    // blocks for trees, and the run fails.
+    // From step 8 on the policy drafts trees, but its declared limits are for chains. So no scratch blocks (KV blocks
+    // for draft trees only) were allocated, and the run fails.
     let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 8, tokens: 0, ..Fixed::chain(2) };
     let (run, error, recorded) = scenario.try_serve(&config(), Some(lying), Acceptance::Greedy);
     assert!(error.unwrap().contains("draft narrower trees"));

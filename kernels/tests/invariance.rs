@@ -27,8 +27,8 @@ fn a_pass_over_many_tokens_equals_single_steps() {
         let mut llama = load(&mut cpu, &LlamaShape { qk_norm, ..shape() }, 1, dtype);
         let tokens = prompt(60, 0);
         let single = one_by_one(&mut llama, &mut cpu, &tokens);
-        // First the whole prompt runs in one pass. Then, after parts of the prompt of several lengths, a verification
-        // pass of 1 + k tokens runs.
+        // First the whole prompt runs in one pass. Then, five times, the first `computed` tokens run in one pass, and
+        // the next 1 + k tokens run in a second pass, like the verification of k draft tokens.
         assert_eq!(run(&mut llama, &mut cpu, &tokens, 0, &[20, 30, 21, 31]), single);
         for (computed, k) in [(1, 1), (15, 3), (16, 8), (31, 20), (40, 19)] {
             run(&mut llama, &mut cpu, &tokens[..computed], 0, &[50, 40, 51, 41]);

@@ -89,7 +89,7 @@ fn logits_are_those_of_the_training() {
 }
 
 /// The target's greedy answers to the first held-out prompt (not used in training) of each family of texts, as recorded
-/// when the shipped pair was made.
+/// when the target and draft that ship with this crate were made.
 const ANSWERS: [&str; 6] = [
     "eht esrun dednem eht der puc\n",
     "The tailor gave away the sail, the painter lost the dress.\n",
@@ -130,8 +130,8 @@ fn speculation_emits_the_answers_of_plain_decoding() {
 const PROMPTS: u64 = 32;
 
 /// For each family of prompts (kind of text): the share of positions at which the draft model's most likely token is
-/// the target's token. The shares were measured when the shipped pair was made. The arithmetic is the same on every
-/// machine, except for a few functions of the C library.
+/// the target's token. The shares were measured when the target and draft that ship with this crate were made. The
+/// arithmetic is the same on every machine, except for a few functions of the C library.
 const RATES: [f64; 6] = [0.7607, 0.8090, 0.9335, 0.9090, 0.6762, 0.9705];
 
 #[test]

@@ -1,4 +1,5 @@
-//! The prompts of `foretoken profile-acceptance`: generated texts of the shipped families, or the lines of a file.
+//! The prompts of `foretoken profile-acceptance`: generated texts of each family (kind of text) that Foretoken has a
+//! generator for, or the lines of a file.
 
 use crate::tokens::Tokens;
 use foretoken_spec::problem::{Problem, Result};
@@ -12,7 +13,8 @@ const EACH: u64 = 32;
 /// The user's choice of the prompts that the target continues.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptsRequest<'a> {
-    /// A file with one JSON object per line. `None`: generated texts of the shipped families are used.
+    /// A file with one JSON object per line. `None`: texts are generated, for each family (kind of text) that Foretoken
+    /// has a generator for.
     pub file: Option<&'a Path>,
     /// With generated texts: number of prompts per family (`None`: 32). With a file: number of prompts to read (`None`:
     /// all).
@@ -26,7 +28,8 @@ pub struct PromptsRequest<'a> {
     pub output_len: u32,
 }
 
-/// The prompts of a recording, which finds out which draft tokens are right. The target continues each prompt.
+/// The prompts with which a truth table (the file that records which draft tokens are right) is recorded. The target
+/// continues each prompt.
 pub(crate) struct Prompts {
     /// Names of the families (kinds of text) of the prompts. `all` refers to them by index.
     pub(crate) families: Vec<String>,
@@ -73,8 +76,8 @@ impl Prompts {
     }
 }
 
-/// Generates the requested number of prompts of each family, by default 32. The families alternate, so that the first n
-/// prompts have about the same number from each family.
+/// Generates the requested number of prompts of each family (kind of text), by default 32. The families alternate, so
+/// that the first n prompts have about the same number from each family.
 fn families(asked: &PromptsRequest, tokens: &Tokens) -> Result<Prompts> {
     let (n, seed) = (asked.n.unwrap_or(EACH), asked.seed);
     let mut all = Vec::new();

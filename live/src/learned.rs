@@ -21,8 +21,8 @@ pub struct Learned {
     pub target: Served,
     /// The timed passes of the draft model in live runs: their shapes and times.
     pub draft: Served,
-    /// Host time of the steps, in seconds, summed over the steps: the time between passes, without waits for arrivals
-    /// and without recording.
+    /// Host time in seconds, summed over the steps: the time between passes, without the time in which the engine waits
+    /// for arrivals and without the time that the recording of the steps takes.
     host_s: f64,
     /// Number of steps over which `host_s` is summed.
     steps: u64,

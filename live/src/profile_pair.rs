@@ -68,7 +68,7 @@ pub struct ProfileRequest<'a> {
 }
 
 /// Measures a target and a draft, or continues an interrupted measurement. Writes the profile, then removes the side
-/// file.
+/// file, which stored the measurements until the profile was written.
 ///
 /// # Errors
 /// The models, the device or the files cannot be used, a pass fails, costs cannot be fitted to the times, or the user
@@ -96,7 +96,8 @@ pub fn profile(request: &ProfileRequest) -> Result<Profile> {
             device.session(|device| measuring.run(device, place))
         }
     }?;
-    // The side file is removed only after the profile is written, so that no measurement can be lost.
+    // The side file stores the measurements for a later command. It is removed only after the profile is written, so
+    // that no measurement can be lost.
     let help = "free some space or make the folder writable; the same command then writes what is already measured";
     output_file::write(request.output, profile.to_toml().as_bytes(), help)?;
     let _ = std::fs::remove_file(Partial::path_for(request.output));
@@ -153,7 +154,8 @@ impl Measuring<'_> {
     }
 
     /// Loads both models and times their passes. A visit is a few timed passes of one shape. Each finished visit is
-    /// appended to `file` and to `visits`. At the beginning, `visits` has the visits of earlier, interrupted commands.
+    /// appended to `visits` and to `file`, from which a later command can continue. At the beginning, `visits` has the
+    /// visits of earlier, interrupted commands.
     fn measure<D: Device>(
         &self,
         device: &mut D,

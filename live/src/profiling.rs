@@ -51,7 +51,7 @@ pub struct Place {
 struct Scale {
     requests: u32,
     batched: u32,
-    /// Most bytes of KV of one model.
+    /// Most bytes that the KV of one model may take.
     kv_bytes: u64,
     /// Least number of tokens of KV to allocate, even if they take more than `kv_bytes`. Fewer are allocated if all
     /// requests at full length need fewer.

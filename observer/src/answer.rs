@@ -73,8 +73,8 @@ pub async fn read_stream<B: AsRef<[u8]>>(
     }
 }
 
-/// Makes the end of an answer whose request failed for the reason `why`. `said` may quote a long text of the server, so
-/// the middle of `said` is left out if it has more than 1000 characters.
+/// Returns the [`Ended`] of an answer that failed for the reason `why`. `said` is the error message. It may quote a
+/// long text of the server, so its middle is left out if it has more than 1000 characters.
 fn failed(why: Failure, said: String) -> Ended {
     const MOST: usize = 1000;
     Ended::Failed { why, said: clip(&said, MOST).into_owned() }
@@ -221,8 +221,8 @@ mod tests {
         assert!(why == Failure::Garbled && said.len() < 1200 && said.starts_with("invalid type: string"), "{said}");
     }
 
-    /// The server's stream has a long event that comes byte by byte. A parser that starts an unfinished line again with
-    /// each further byte would need more than a minute for it.
+    /// The server's stream has a long event that comes byte by byte. A parser that, at each further byte, scans the
+    /// unfinished line again from its beginning would need more than a minute for this event.
     #[test]
     fn a_long_event_may_come_byte_by_byte() {
         let event = format!("data: {{\"choices\": [{{\"text\": \"{}\"}}]}}\n\ndata: [DONE]\n\n", "x".repeat(1 << 20));

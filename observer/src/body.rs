@@ -5,9 +5,9 @@ use foretoken_spec::observe::ObserveSpec;
 use foretoken_spec::problem::{Problem, Result};
 use serde_json::{Map, Value, json};
 
-/// The JSON of a completion request for `output_len` tokens. The fields of `observe.extra` are added and replace fields
-/// of the same name. `return_token_ids` and `continuous_usage_stats` are fields of vLLM: with either of them, a chunk
-/// says how many tokens it has. Other servers ignore these fields.
+/// The JSON of a completion request for `output_len` output tokens. The fields of `observe.extra` are added and replace
+/// fields of the same name. `return_token_ids` and `continuous_usage_stats` are fields of vLLM: with either of them, a
+/// chunk says how many tokens it has. Other servers ignore these fields.
 pub fn body(spec: &ObserveSpec, model: &str, prompt: &Prompt, output_len: u32) -> Result<String> {
     let mut body = json!({
         "model": model,

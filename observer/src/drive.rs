@@ -158,8 +158,8 @@ async fn open_loop(shared: &Rc<Shared>) {
     while running.join_next().await.is_some() {}
 }
 
-/// Sends the index of each request when the request is due. A thread does this, because the runtime's timer counts
-/// whole milliseconds.
+/// Starts a thread that sends the index of each request to the returned receiver when the request is due. A thread does
+/// this, because the runtime's timer counts whole milliseconds.
 fn pace(start: Instant, due: Vec<Duration>) -> UnboundedReceiver<usize> {
     /// Longest time between two checks, by the thread that says when requests are due, whether the receiver was
     /// dropped.
@@ -225,7 +225,7 @@ async fn one(shared: &Rc<Shared>, request: usize) {
     }
 }
 
-/// Removes the client's key and password from the server's text in `how`, the end of an answer.
+/// Removes the client's key and password from `how`, which says how an answer ended and may quote a text of the server.
 fn without_secrets(client: &Client, how: Ended) -> Ended {
     match how {
         Ended::Refused { status, said, retry_after_s } => {
@@ -236,8 +236,8 @@ fn without_secrets(client: &Client, how: Ended) -> Ended {
     }
 }
 
-/// How long to wait before a request is sent again, at most a minute. `None` if the request is not sent again after
-/// the end `how` of attempt number `attempt`.
+/// How long to wait before a request is sent again, at most a minute. `how` says how attempt number `attempt` ended.
+/// `None` if the request is not sent again after such an end.
 fn wait_before(how: &Ended, attempt: u32) -> Option<Duration> {
     const LONGEST_S: f64 = 60.0;
     let backoff = 0.5 * f64::from(1u32 << attempt.min(10));

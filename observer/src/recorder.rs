@@ -13,7 +13,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two writes to the recording. If the process is killed, the events since the last write are lost.
+/// Time between two writes to the recording (the run's log file). If the process is killed, the events since the last
+/// write are lost.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long the recorder, at the end of a run, waits for free space on a full disk.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -121,8 +122,8 @@ fn write(
     last(&mut writer, interrupt)
 }
 
-/// Writes the events of the recording that are still in memory, and waits until they are on the disk. If the disk is
-/// full, tries again for [`PATIENCE`], or until `interrupt` is set.
+/// Writes the events that are still in memory to the recording (the run's log file), and waits until they are on the
+/// disk. If the disk is full, tries again for [`PATIENCE`], or until `interrupt` is set.
 fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {

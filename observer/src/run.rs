@@ -1,5 +1,5 @@
-//! Observes all cells of a plan on a server, one after the other. A cell is one variant (combination of swept values)
-//! of the experiment with one seed. Each result is stored when its run ends.
+//! Observes the runs that an experiment plans on a server, one after the other. A run, or cell, is one variant
+//! (combination of swept values) of the experiment with one seed. Each result is stored when its run ends.
 
 use crate::body::body;
 use crate::client::Client;
@@ -38,14 +38,14 @@ pub struct ObserveReport {
     pub server: Option<String>,
     /// The name of the model that the requests ask for.
     pub model: String,
-    /// The observed runs (one combination of swept values with one seed each), in the plan's order.
+    /// The observed runs (one combination of swept values with one seed each), in the order in which they were planned.
     pub cells: Vec<ObservedCell>,
 }
 
 /// One observed run: the path of its recording (log file), and its main results.
 #[derive(Debug, Serialize)]
 pub struct ObservedCell {
-    /// Path of the run's recording, relative to the results folder.
+    /// Path of the run's recording (log file), relative to the results folder.
     pub recording: String,
     /// Seed of the random draws of the run's workload.
     pub seed: u64,
@@ -82,7 +82,7 @@ pub struct Site {
     pub step_log: Option<PathBuf>,
 }
 
-/// The results of observing a plan.
+/// The results of observing the planned runs of an experiment on a server.
 pub struct Observed {
     /// Facts on the server and the runs, for `observed.json`.
     pub report: ObserveReport,
@@ -94,8 +94,8 @@ pub struct Observed {
     pub ended: Option<Box<Problem>>,
 }
 
-/// Observes every cell (one combination of swept values with one seed) of a plan on the server `site`. A cell whose
-/// complete recording is already in the results folder is not observed again.
+/// Observes every cell (one combination of swept values with one seed) of the experiment's plan on the server `site`. A
+/// cell is not observed again if its complete recording (log file) is already in the results folder.
 ///
 /// # Errors
 /// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
@@ -172,8 +172,8 @@ fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
     }
 }
 
-/// The path of the recording of one cell (one combination of swept values with one seed), relative to the results
-/// folder.
+/// The path of the recording (log file) of one cell (one combination of swept values with one seed), relative to the
+/// results folder.
 pub fn recording_name(variant: usize, seed: usize) -> String {
     format!("{RECORDINGS}/v{variant}-s{seed}.obs")
 }
@@ -201,8 +201,8 @@ struct CellResult {
 
 impl Runner<'_> {
     /// The results of the cell `id` (one combination of swept values with one seed) if an earlier call observed it
-    /// completely, else `None`. If the recording is incomplete, has no answered request or cannot be read, its file
-    /// is renamed, so that the cell can run again.
+    /// completely, else `None`. If the cell's recording (log file) is incomplete, has no answered request or cannot be
+    /// read, the file is renamed, so that the cell can run again.
     fn kept_result(&self, id: CellId) -> Result<Option<CellResult>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {
@@ -304,8 +304,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Sends the first `observe.warm_up_requests` requests one after the other, and deletes their recording. Fails if
-    /// the user interrupted, or if the server answered no request and refused or failed one.
+    /// Sends the first `observe.warm_up_requests` requests one after the other, and deletes their recording (log file).
+    /// Fails if the user interrupted, or if the server answered no request and refused or failed one.
     fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
         let n = self.spec.warm_up_requests as usize;
         if n == 0 {

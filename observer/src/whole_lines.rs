@@ -2,9 +2,9 @@
 
 use futures_util::{Stream, StreamExt, future::ready};
 
-/// The bytes of a server's stream, `pieces`, regrouped into pieces that end with a line end. The parser of events
-/// starts an unfinished line again with every piece. Without the regrouping it would take hours for a long line that
-/// comes byte by byte. Bytes after the last line end are dropped, because no event ends there.
+/// The bytes of a server's stream, `pieces`, regrouped into pieces that end with a line end. At every piece, the parser
+/// of events scans an unfinished line again from its beginning. Without the regrouping it would take hours for a long
+/// line that comes byte by byte. Bytes after the last line end are dropped, because no event ends there.
 pub fn whole_lines<B: AsRef<[u8]>, E>(
     pieces: impl Stream<Item = Result<B, E>> + Unpin,
 ) -> impl Stream<Item = Result<Vec<u8>, E>> + Unpin {

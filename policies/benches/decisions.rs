@@ -2,17 +2,17 @@
 //!
 //! A decision is one step of a batch: `max_batch`, `propose`, `keep_drafting` after every draft pass, `select` and
 //! `observe`. The batch has 32 requests in the group `decision-at-32` and 256 in `decision-at-256`. Confidences,
-//! entropies and divergences are prepared in advance. They change from step to step, as do contexts, draft gaps and
-//! numbers of accepted draft tokens, so that policies keep learning.
+//! entropies and divergences are prepared in advance. They change from step to step, as do contexts, numbers of context
+//! tokens that the draft model has not processed, and numbers of accepted draft tokens, so that policies keep learning.
 //!
 //! `foresight` should cost at most twice as much as `tetris`. To time only these two policies, add the arguments `--
 //! 'decision-at-(32|256)/(foresight|tetris)$'`.
 //!
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
-//! policy that always drafts the same length (`the loop`). Policies that draft trees run on a script in place of the
-//! draft model, and a stopwatch times their calls, because growing the trees would take longer than deciding. For
-//! oracles (policies that know more than a server can) only `propose` is timed. Presets (policies with default
-//! settings) without a drafter are left out, and so are presets that need the true probabilities of acceptance.
+//! policy that always drafts the same length (`the loop`). For policies that draft trees, prepared confidences replace
+//! the draft model. A stopwatch times only the calls of such a policy, because growing the trees would take longer than
+//! deciding. For oracles (policies that know more than a server can) only `propose` is timed. Presets (policies with
+//! default settings) without a drafter are left out, and so are presets that need the true probabilities of acceptance.
 
 #![allow(missing_docs)]
 
@@ -257,8 +257,8 @@ impl SpecPolicy for Timed {
     }
 }
 
-/// A policy that drafts trees, with the prepared steps. For each prepared step there is a script in place of the draft
-/// model: it plays the draft passes back from prepared confidences.
+/// A policy that drafts trees, with the prepared steps. `scripts` has one entry for each step, which replaces the draft
+/// model: it gives every draft pass the prepared confidences.
 struct Trees {
     policy: Box<dyn SpecPolicy>,
     watch: Arc<Watch>,

@@ -37,9 +37,9 @@ struct Passes {
     /// Entry n: seconds of a pass over n tokens without context. Passes over more tokens take the time of the last
     /// entry.
     by_tokens_s: Vec<f64>,
-    /// Coefficients of a linear pass time, in seconds: for each token of context, for each token of the pass, and for
-    /// the pass itself. Policies with a linear cost formula use all three. For passes that are timed by `by_tokens_s`,
-    /// the first one is added for each token of context.
+    /// Coefficients of a linear pass time, in seconds: `alpha_s` for each token of context, `gamma_s` for each token of
+    /// the pass, and `delta_s` for the pass itself. Policies with a linear cost formula use all three. The times in
+    /// `by_tokens_s` are without context, so `alpha_s` is added to them for each token of context.
     line: Coefficients,
 }
 
@@ -68,7 +68,8 @@ impl PassTimes for Setup {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
-    /// The prompt chunks of the step: for each, the request's computed tokens before the step, and its new tokens.
+    /// The prompt chunks of the step: for each, how many of the request's tokens were computed before the step, and how
+    /// many the chunk has.
     chunks: Vec<(u32, u32)>,
     num_running: u32,
     num_waiting: u32,
@@ -89,9 +90,9 @@ struct Step {
 #[serde(deny_unknown_fields)]
 struct Next {
     id: RequestId,
-    /// The request's tokens in the target's KV.
+    /// Number of the request's tokens in the target's KV.
     context: u32,
-    /// The request's output tokens.
+    /// Number of output tokens that the request has emitted so far.
     emitted: u32,
     /// The confidence that the draft model would have in each of the next `max_draft_len` tokens.
     confidences: Vec<f64>,
@@ -100,9 +101,9 @@ struct Next {
 /// The answer to a step. Both lists have one entry for each request, in the order of [`Step::next`].
 #[derive(Serialize)]
 struct Answer {
-    /// Number of draft tokens of each request.
+    /// Number of tokens that the draft model makes for each request.
     drafted: Vec<u32>,
-    /// Number of draft tokens of each request that the next step is to verify.
+    /// How many of each request's draft tokens the next step is to verify.
     verified: Vec<u32>,
 }
 
@@ -114,7 +115,8 @@ struct Held {
 }
 
 impl Held {
-    /// The held draft tokens of the requests `ids`, in this order. A request that holds none gets a row without tokens.
+    /// The draft tokens that the requests `ids` hold, in the order of `ids`. A request without held draft tokens gets
+    /// draft length 0.
     fn rows(&self, ids: &[RequestId], max_draft_len: u32) -> Drafts {
         let mut rows = Drafts::default();
         rows.reset(ids.len(), max_draft_len);

@@ -16,11 +16,14 @@ pub struct PolicyContext<'a> {
     pub belief: Belief,
     /// Pass times that the policy may measure before serving starts. Policies with cost tables fill them from this.
     pub profile: &'a dyn PassTimes,
-    /// Most draft tokens of a request in a step (`engine.max_draft_len`). Longer settings are cut to it.
+    /// Most draft tokens of a request in a step (`engine.max_draft_len`). A policy cuts settings of longer draft
+    /// lengths to this length.
     pub max_draft_len: u32,
-    /// Most requests in the running list (`engine.max_num_seqs`); the size of tables by batch size.
+    /// Most requests in the running list (`engine.max_num_seqs`). A policy with a table by batch size makes the table
+    /// this long.
     pub max_num_seqs: u32,
-    /// Token budget of a step (`engine.max_num_batched_tokens`); the size of tables by tokens.
+    /// Token budget of a step (`engine.max_num_batched_tokens`). A policy with a table by number of tokens makes the
+    /// table this long.
     pub max_num_batched_tokens: u32,
     /// The run's seed, for policies that draw at random.
     pub seed: u64,
@@ -77,8 +80,9 @@ pub struct Told<'a> {
     pub acceptance_rate: f64,
     /// The confidence that the policy expects of a draft token before it is drafted.
     pub prev_confidence: f64,
-    /// KV tokens of each request in the batch to decide on. A cost table that depends on the number of tokens alone
-    /// then times passes over these requests, not over the made-up requests that engines time at start-up.
+    /// KV tokens of each request in the batch to decide on. A policy whose cost table depends on the number of tokens
+    /// alone then measures passes over these requests. In a run it measures passes over made-up requests, as engines do
+    /// at start-up.
     pub contexts: &'a [u32],
 }
 
@@ -157,8 +161,8 @@ pub trait Definition {
         false
     }
 
-    /// True if the policy's lengths depend on nothing that it observes. Runs then have no notes about the linear cost
-    /// estimate (belief) that policies see.
+    /// True if the policy's lengths depend on nothing that it observes. Its runs then get no warnings about the linear
+    /// cost estimate (belief), which the policy does not use.
     fn is_blind(&self) -> bool {
         false
     }

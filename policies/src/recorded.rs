@@ -1,5 +1,5 @@
-//! Shared by the tests that replay decisions of policies in released engines. `tests/policies` has the recorders and
-//! the fixtures.
+//! Shared by the tests that replay recorded decisions of policies in released engines. `tests/policies` has the
+//! recordings (fixtures) and the programs that made them.
 
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -31,8 +31,8 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The pseudo-random number drawn for one recorded decision. It equals the draw of the recorders in Python
-/// (`tests/vllm/chance.py`).
+/// The pseudo-random number of one random choice in a recorded history, such as whether a draft token is accepted. The
+/// programs that record histories draw the same number in Python (`tests/vllm/chance.py`).
 pub fn draw(seed: u64, kind: u64, request: u64, position: u64) -> u64 {
     mix(mix(mix(mix(seed) ^ kind) ^ request) ^ position)
 }

@@ -121,7 +121,7 @@ fn write_both(new: &Path, text: &str, old: &Path, changed: &str) -> Result<(), C
         fs::write(&temporary, changed).and_then(|()| fs::rename(&temporary, old)).map_err(io_error("write", old))
     };
     write().inspect_err(|_| {
-        // A failed removal is not reported: the returned error names the file already.
+        // If a removal fails too, its error is not reported: the function returns the error of the failed write.
         let _ = fs::remove_file(&temporary);
         let _ = fs::remove_file(new);
     })

@@ -144,8 +144,8 @@ pub fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// The outcome of a step for `observe`, without ids and times. The arguments are the draft tokens and, for each
-/// request, the numbers of verified and of accepted ones. All draft tokens were verified.
+/// The outcome of a step for `observe`, without ids and times. `drafts` are the draft tokens. `verified` and `accepted`
+/// have one number for each request. As many tokens were drafted as verified.
 pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32]) -> StepOutcome<'a> {
     StepOutcome {
         ids: &[],

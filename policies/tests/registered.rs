@@ -8,7 +8,8 @@ use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftLimits, DraftPla
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// A policy for tests that drafts `k` tokens and the share `share` of `k` (half by default) in turns.
+/// A policy for tests that alternates from step to step between draft length `k` and draft length `share` · `k` (half
+/// of `k` by default).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Seesaw {

@@ -31,8 +31,8 @@ const TREES: [Shape; 2] = [(5, 3, 6), (7, 4, 8)];
 /// and by the shape of the draft tokens.
 type Published = BTreeMap<[String; 3], BTreeMap<Shape, f64>>;
 
-/// Reads SpecForge's published lengths of the (model, dataset, draft model) that were measured in all five shapes of
-/// draft tokens. `None` without the folder of traces.
+/// Reads SpecForge's published mean lengths (tokens per request and step). Keeps only the (model, dataset, draft model)
+/// that were measured in all five shapes of draft tokens. `None` without the folder of traces.
 fn published() -> Option<Published> {
     let path = foretoken_tests::traces()?.join("specbench/specforge_eagle3_accept_length.csv");
     let text = std::fs::read_to_string(path).expect("the traces' file");

@@ -13,9 +13,8 @@ use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 /// fitted.
 pub const TRUSTED_ERROR: f64 = 0.10;
 /// Bound for the mean relative error of a fitted table of pass times on held-out shapes (shapes to which it was not
-/// fitted). If the error exceeds the bound, the profile gets a note, but stays trusted. The bound is twice the
-/// machine's repeatability (the relative difference between two measurements of a shape) if that is larger than this
-/// number.
+/// fitted). If the error exceeds the bound, the profile gets a note, but stays trusted. The bound is the larger of this
+/// number and twice the machine's repeatability (the mean relative difference between two measurements of a shape).
 pub const TABLE_ERROR: f64 = 0.05;
 
 /// A pass whose time is above this multiple of the median counts as interrupted by another process. Means leave out
@@ -82,9 +81,9 @@ pub fn median(mut x: Vec<f64>) -> f64 {
 pub const FOLDS: u8 = 5;
 
 /// Gives each shape its cross-validation fold. The shapes of fold 0 are used in every fit, so that no fit has to
-/// extrapolate: they are the ends of the measured range, and each shape whose number of tokens no other shape has.
-/// `seed` distributes the remaining shapes of each region (decode, verify, wide, prefill) evenly over the folds 1 to
-/// [`FOLDS`].
+/// extrapolate. They are the shapes with the most new tokens, context tokens or query-key pairs, and each shape whose
+/// number of tokens no other shape has. `seed` distributes the remaining shapes of each region (a group of passes whose
+/// errors are reported together) evenly over the folds 1 to [`FOLDS`].
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
     let mut folds = vec![0; shapes.len()];
@@ -97,8 +96,9 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
         own.sort_by_key(|&i| luck.bits(i as u64));
         let mut sizes = [0; FOLDS as usize];
         for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
-            // This shape is predicted by the fit that leaves out the shape's fold. Another shape with the same number
-            // of tokens must be in a different fold, so that this fit uses the other shape.
+            // This shape is predicted by the fit that leaves out the shape's fold (part of the cross-validation).
+            // Another shape with the same number of tokens must be in a different fold, so that this fit uses the other
+            // shape.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
             let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
@@ -113,14 +113,14 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
 }
 
 /// Fits the costs of one model's passes (α, γ, δ and a table), and measures the errors of the fits. The returned fits
-/// use all shapes. The error on a shape comes from a fit without the shape's fold. `reads` says how α counts the
-/// context of a pass: once per request, or once per new token. The fitted table of pass times counts context once per
-/// request; its other inputs are new tokens and query-key pairs. `borders` are captured CUDA-graph sizes, after which
-/// pass times jump.
+/// use all shapes. The error on a shape comes from a fit without the shape's fold (part of the cross-validation).
+/// `reads` says how α counts the context of a pass: once per request, or once per new token. The fitted table of pass
+/// times counts context once per request; its other inputs are new tokens and query-key pairs. `borders` are captured
+/// CUDA-graph sizes, after which pass times jump.
 ///
 /// # Errors
-/// There are too few decode and verify shapes, they cannot separate the effects of α, γ and δ, or the fit of a table or
-/// by ordinary least squares fails.
+/// There are too few decode and verify shapes, or they cannot separate the effects of α, γ and δ. Or the fit by
+/// ordinary least squares or the fit of the table fails.
 pub fn assess(
     role: Role,
     model: ModelInfo,

@@ -114,7 +114,7 @@ impl Calibrated {
         table.contains_key("calibrated_version")
     }
 
-    /// Returns the text of the file. Its last line is a seal, a checksum over the text before it.
+    /// Returns the TOML text of the profile's file. Its last line is a seal, a checksum over the text before it.
     pub fn to_toml(&self) -> String {
         let text = toml::to_string(self).expect("plain data always serialises");
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))

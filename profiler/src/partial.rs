@@ -12,72 +12,74 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKMEAS", version: b'1' };
 
-/// An open side file. Finished visits (a few timed passes of one shape each) are appended to it.
+/// An open side file, which stores an unfinished measurement. Finished visits (a few timed passes of one shape each)
+/// are appended to it.
 #[derive(Debug)]
 pub struct Partial {
     file: Writer<File>,
     path: PathBuf,
 }
 
-/// The finished visits (a few timed passes of one shape each) that [`Partial::open`] read from a side file.
+/// The finished visits (a few timed passes of one shape each) that [`Partial::open`] read from the side file of an
+/// unfinished measurement.
 #[derive(Debug, Default)]
 pub struct SavedVisits {
-    /// The undamaged visits (a few timed passes of one shape each) of the side file, in the order in which they were
-    /// planned.
+    /// The undamaged visits (a few timed passes of one shape each) that the file of an unfinished measurement stores,
+    /// in the order in which they were planned.
     pub visits: Vec<Visit>,
     /// Why visits (a few timed passes of one shape each) were dropped and will be measured again; `None` if the whole
     /// file is undamaged. A file that ends in the middle of a visit, as after a kill, is not damaged.
     pub dropped: Option<String>,
 }
 
-/// Why a side file cannot be used.
+/// Why the side file, which stores an unfinished measurement, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PartialError {
-    /// The side file cannot be read or written.
+    /// The file of an unfinished measurement cannot be read or written.
     #[error("{}: {cause}", path.display())]
     Io {
-        /// Path of the side file.
+        /// Path of the file of the unfinished measurement.
         path: PathBuf,
         /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// Another process is writing to the side file.
+    /// Another process is writing to the file of the unfinished measurement.
     #[error("another command is measuring into {}", path.display())]
     Busy {
-        /// Path of the side file.
+        /// Path of the file of the unfinished measurement.
         path: PathBuf,
     },
-    /// The side file belongs to a measurement with other settings.
+    /// The file stores an unfinished measurement with other settings.
     #[error("{} holds another measurement: {}", path.display(), differences.join("; "))]
     Other {
-        /// Path of the side file.
+        /// Path of the file of the unfinished measurement.
         path: PathBuf,
         /// The settings that differ, one text each.
         differences: Vec<String>,
     },
-    /// The side file's header or setup cannot be read.
+    /// The header or the setup (the settings) in the file of an unfinished measurement cannot be read.
     #[error("{} cannot be continued: {why}", path.display())]
     Unreadable {
-        /// Path of the side file.
+        /// Path of the file of the unfinished measurement.
         path: PathBuf,
-        /// What is wrong with the side file's header or setup.
+        /// What is wrong with the header or the setup (the settings) in the file.
         why: String,
     },
 }
 
 impl Partial {
-    /// Returns the path of the side file for the profile `out`: in the same folder, with `.measured.partial` added to
-    /// the name of the profile's file.
+    /// Returns the path of the file that stores the unfinished measurement for the profile `out`: in the same folder,
+    /// with `.measured.partial` added to the name of the profile's file.
     pub fn path_for(out: &Path) -> PathBuf {
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(".measured.partial");
         out.with_file_name(name)
     }
 
-    /// Opens the side file at `path`, or begins a new one. Returns the file and its visits (a few timed passes of one
-    /// shape each). A file that ends within its setup (the settings) counts as new. The file is cut off before the
-    /// first visit that is damaged or that is not the next planned visit of `setup`. The visits from this one on are
-    /// measured again.
+    /// Opens the file of an unfinished measurement at `path`, or begins a new one. Returns the file and its visits (a
+    /// few timed passes of one shape each). A file that ends within its setup (the settings) counts as new. The file is
+    /// cut off before the first visit that is damaged or that is not the next planned visit of `setup`. The visits from
+    /// this one on are measured again.
     ///
     /// # Errors
     /// See [`PartialError`].

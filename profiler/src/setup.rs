@@ -1,6 +1,6 @@
-//! The settings of a measurement for a profile. They decide the planned visits (a few timed passes of one shape), and
-//! they show whether a resumed measurement has other settings. The profile is made from the settings and the finished
-//! visits.
+//! The settings of a measurement for a profile. They decide the planned visits (a few timed passes of one shape). If a
+//! measurement is resumed, its settings are compared with the settings at its beginning. The profile is made from the
+//! settings and the finished visits.
 
 use crate::assess::{assess, context_reads, failures};
 use crate::busy::Busy;

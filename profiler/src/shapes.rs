@@ -65,8 +65,8 @@ pub struct Shape {
     pub context: u32,
 }
 
-/// Most new tokens of a pass in the regions decode and verify, for which α, γ and δ must be good. Larger decode and
-/// verification passes are in the region wide.
+/// Most new tokens of a pass in the regions decode and verify, for which α, γ and δ must be good. (A region is a group
+/// of passes whose errors are reported together.) Larger decode and verification passes are in the region wide.
 pub const SERVING_TOKENS: u64 = 64;
 
 /// A group of passes for which the errors of fitted costs are reported together.
@@ -226,9 +226,9 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Returns the context lengths to measure, in tokens. The first is 16, or fewer if `room` has no space for twice as
-/// many. Each further length is 4 times the length before. The last is the longest length that leaves 16 positions for
-/// new tokens, if it is more than 1.5 times the length before.
+/// Returns the context lengths to measure, in tokens. The longest length that `room` allows leaves 16 tokens for new
+/// tokens. The first length is 16, or half the longest length if that is smaller. Each further length is 4 times the
+/// length before. The longest length is the last, if it is more than 1.5 times the length before.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);

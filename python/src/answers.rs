@@ -92,7 +92,9 @@ pub fn lengths(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Answer<u32>> {
     of_batch(n, each.iter().map(whole).collect::<PyResult<_>>()?)
 }
 
-/// The value that the hook `limit` of a Python policy returned: how many tokens the policy may draft.
+/// The value that the hook `limit` of a Python policy returned: for each request, the most tokens of a chain or levels
+/// of a tree that the policy may draft (`depth`), and the most nodes of a tree to verify (`tree_tokens`). `depth` and
+/// `tree_tokens` hold for this step; `max_depth` and `max_tree_tokens` hold for the whole run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
     pub depth: u32,
@@ -211,8 +213,9 @@ pub fn count(value: &Bound<'_, PyAny>, n: usize) -> PyResult<Option<usize>> {
 }
 
 /// Reads the value that the hook `select` returned for draft trees, and marks the nodes to verify in `drafts`. The
-/// value has one entry per request: the number of best nodes to verify, or a boolean per node. A single number holds
-/// for all requests; `None` verifies all nodes. It is an error to verify more than `limit[i]` nodes of request i.
+/// value has one entry per request: a number n, to verify the n nodes with the highest scores, or a boolean per node. A
+/// single number holds for all requests; `None` verifies all nodes. It is an error to verify more than `limit[i]` nodes
+/// of request i.
 pub fn select_trees(value: &Bound<'_, PyAny>, drafts: &mut Drafts, limit: &[u32]) -> PyResult<()> {
     if value.is_none() {
         return Ok(());

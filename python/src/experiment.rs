@@ -52,7 +52,7 @@ impl Experiment {
 }
 
 /// Options of a run or a search: the results folder, what happens to an existing folder, the number of threads, whether
-/// figures are drawn, and the check for settings without effect.
+/// figures are drawn, and how thoroughly the program looks for settings that have no effect on the results.
 #[derive(FromPyObject)]
 pub struct Options {
     #[pyo3(item)]
@@ -93,7 +93,7 @@ impl Options {
 type Made = (PathBuf, Vec<String>, Vec<String>);
 
 /// Runs an experiment. Returns the results folder, warnings and notes. If `regret` is true, the run also has the policy
-/// from which regret is measured.
+/// `oracle-goodput`. The regret of a policy is computed by comparing its mean end-to-end latency with this oracle's.
 #[pyfunction]
 pub fn run(
     py: Python<'_>,

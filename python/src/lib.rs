@@ -25,7 +25,8 @@ fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 }
 
 /// Returns, as JSON, the decision that each policy makes in the server state `state` (JSON). Error messages call the
-/// state `name`. If `explain` is true, the JSON also has the candidates that each policy compared.
+/// state `name`. If `explain` is true, the JSON also has the alternatives (such as draft lengths) that each policy
+/// compared.
 #[pyfunction]
 fn decide(py: Python<'_>, name: &str, state: &str, explain: bool) -> PyResult<String> {
     py.detach(|| foretoken::decide(name, state, explain)).map_err(|problem| errors::of(py, &problem))

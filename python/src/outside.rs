@@ -107,8 +107,9 @@ impl Definition for Outside {
 }
 
 impl Outside {
-    /// Calls the policy's factory (a Python function) with the context and the settings. The factory makes the policy
-    /// of one cell (a run of one policy).
+    /// Calls the policy's factory (a Python function) with the policy's settings and with `context`: the pass costs
+    /// that the policy assumes, the engine's limits and the run's seed. The factory makes the policy of one cell (a run
+    /// of one policy).
     fn start(
         &self,
         py: Python<'_>,
@@ -128,7 +129,8 @@ impl Outside {
     }
 }
 
-/// Converts the context with which a policy is made to a Python object, `foretoken.policy.Context`.
+/// Converts `context` to a Python object, `foretoken.policy.Context`. The context has the pass costs that a policy
+/// assumes, the engine's limits and the run's seed.
 fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, PassTimes>) -> PyResult<Bound<'py, PyAny>> {
     let policy = py.import("foretoken.policy")?;
     let model = |c: Coefficients| policy.getattr("Coefficients")?.call1((c.alpha_s, c.gamma_s, c.delta_s));

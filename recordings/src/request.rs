@@ -153,8 +153,8 @@ pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Round
     }
 }
 
-/// The requests of a recording that were sent, with their answers, sorted by index. If a request was sent again, only
-/// its last attempt is included.
+/// The requests of a recording that were sent, with their answers, in the order of the recording's list of planned
+/// requests. If a request was sent again, only its last attempt is included.
 pub fn answers(recording: &Recording) -> Vec<Answer> {
     let mut answers: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
     // For each answer: the number of its tokens so far. It is needed if the server reports the answer's running total

@@ -1,9 +1,9 @@
-//! The error of a recording or another tool's file that could not be read.
+//! The error of a file that could not be read: a recording, or a file of vLLM, SGLang or a load generator.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The error of a recording or another tool's file: what is wrong, where, and what to do.
+/// The error of a recording, or of a file of vLLM, SGLang or a load generator: what is wrong, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Unread {
     /// The path of the file that could not be read.

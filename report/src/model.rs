@@ -35,7 +35,7 @@ impl Source {
         Source::ProfiledRecorded,
     ];
 
-    /// The source with this name; `None` for an unknown name.
+    /// The source of a report's numbers with this name, such as `live`; `None` for an unknown name.
     pub fn named(name: &str) -> Option<Source> {
         Source::ALL.into_iter().find(|source| source.to_string() == name)
     }

@@ -2,10 +2,10 @@
 //!
 //! The file is written as `NAME.partial` in the same folder and then renamed. The bytes are on the disk before the file
 //! is renamed, and the new name is on the disk before [`Staged::commit`] returns. So a power cut leaves the old file or
-//! the new file. If two files are committed one after the other, a power cut cannot leave the second file alone. The
-//! partial name is always the same. So a killed run leaves at most one partial file, and the run that resumes it
-//! overwrites this file. A pipe or a device cannot be replaced by renaming, so it is written directly. If the path is a
-//! link, the file to which the link points is replaced.
+//! the new file. If two files are committed one after the other, a power cut cannot leave the second file without the
+//! first. The partial name is always the same. So a killed run leaves at most one partial file, and the run that
+//! resumes it overwrites this file. A pipe or a device cannot be replaced by renaming, so it is written directly. If
+//! the path is a link, the file to which the link points is replaced.
 
 use crate::ReportError;
 use foretoken_intact::disk;

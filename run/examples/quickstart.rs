@@ -1,7 +1,7 @@
 //! Shows how another program runs an experiment: `cargo run --release -p foretoken-run --example quickstart`.
 //!
 //! Reads the quickstart experiment with one seed, runs it into a temporary folder, and prints the fastest policy that a
-//! server can run, with its speedup.
+//! server can run, with its speedup over decoding without speculation.
 
 use foretoken_run::cells::Mode;
 use foretoken_run::compare::PolicyResult;

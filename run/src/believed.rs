@@ -30,8 +30,8 @@ impl Believed {
     /// Adds a warning to `notes` if a linear cost model fits the simulated machine's pass times badly.
     ///
     /// # Errors
-    /// The table gives no coefficients for a model, and no linear cost fits its true costs (see
-    /// [`fit_truth`](foretoken_profiler::fit_truth)).
+    /// The table gives no coefficients for the target or the draft model, and no linear cost model fits that model's
+    /// true pass times (see [`fit_truth`](foretoken_profiler::fit_truth)).
     pub fn new(spec: &BeliefSpec, hardware: &Hardware, seed: u64, notes: &mut Vec<String>) -> Result<Believed> {
         let (target, draft) = match &spec.fitted_to {
             Some(other) => (&other.target, &other.draft),
@@ -85,8 +85,8 @@ pub struct Profile<'a> {
 
 impl Profile<'_> {
     fn time(&self, costs: &dyn LatencyModel, shape: PassShape, scale: f64, model: u64) -> f64 {
-        // The random error depends only on the pass's shape, so a pass that is timed twice has the same error both
-        // times.
+        // The random error depends only on the pass's numbers of new tokens and of context tokens, so a pass that is
+        // timed twice has the same error both times.
         let key = shape.batched << 32 ^ shape.context;
         costs.pass(shape).as_s() * scale * error(self.believed.noise_cv, self.believed.luck.narrow(model).bits(key))
     }

@@ -1,4 +1,5 @@
-//! Measures how fast this program simulates an experiment: the wall time of one run at a time, without output.
+//! Measures how fast this program simulates an experiment: the wall time of each run. One run is made at a time, and no
+//! results are written.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -30,7 +31,7 @@ pub struct Timed {
 /// policy at each combination is run `repeats` times, and at least once.
 ///
 /// # Errors
-/// A variant of the plan cannot be built.
+/// The workload or server of a combination of swept values cannot be built.
 pub fn time(plan: &Plan, repeats: u16) -> Result<Vec<Timed>> {
     let mut all = Vec::new();
     for variant in &plan.variants {

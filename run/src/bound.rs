@@ -1,16 +1,17 @@
-//! Chooses the autoregressive run from which a TPOT bound is scaled, if the experiment sweeps settings.
+//! Chooses the autoregressive run that gives the TPOT bound. The bound may be a fixed factor times the P90 TPOT of an
+//! autoregressive run. If the experiment sweeps settings, it has several autoregressive runs.
 //!
 //! A bound should not change with the load, so the run at one load gives the bound for all loads. In the AdaSpec paper,
-//! each load has a bound of its own, scaled from the run at that load. A bound of this kind grows with the queue, and
-//! autoregressive decoding keeps it for 90 % of the requests at every load.
+//! each load has a bound of its own, a factor times the P90 TPOT of the run at that load. A bound of this kind grows
+//! with the queue, and 90 % of the requests of autoregressive decoding meet it at every load.
 
 use crate::plan::{Plan, choice, picks};
 use foretoken_spec::document::{Choice, Path};
 use foretoken_spec::experiment::Reference;
 use foretoken_spec::problem::{Result, nearest};
 
-/// Checks the table `slo.reference.at`, which gives the swept values of the autoregressive run from which the TPOT
-/// bound is scaled: every setting that it names must be swept, and the sweep must take the given value.
+/// Checks the table `slo.reference.at`, which gives the swept values of the autoregressive run whose P90 TPOT times a
+/// factor is the TPOT bound: every setting that it names must be swept, and the sweep must take the given value.
 ///
 /// # Errors
 /// A setting is not swept, or its sweep does not take the value; the error points at the mistake in the experiment's
@@ -41,7 +42,7 @@ pub fn check(plan: &Plan) -> Result<()> {
 
 impl Plan {
     /// The index of the variant (combination of swept values) whose autoregressive run gives the TPOT bound of variant
-    /// `variant`, with the same seed. `None` if no bound is scaled.
+    /// `variant`, with the same seed. `None` if the experiment does not take the TPOT bound from an autoregressive run.
     pub fn bound_from(&self, variant: usize) -> Option<usize> {
         let own = &self.variants[variant];
         own.experiment.slo.adaspec_scale?;

@@ -1,6 +1,6 @@
-//! Compares policies. Each seed's numbers are paired with the baseline's and the oracle's numbers of the same seed,
-//! then averaged over seeds with 95 % intervals (Student t, docs/model.md 14). This module computes from summaries of
-//! runs; it runs nothing.
+//! Compares policies. Each policy's numbers are paired, seed by seed, with the numbers of the autoregressive baseline
+//! and of the oracle, then averaged over seeds with 95 % intervals (Student t, docs/model.md 14). This module computes
+//! from summaries of runs; it runs nothing.
 
 use crate::arena::Scenario;
 use crate::host_band::HostBand;
@@ -38,8 +38,8 @@ pub struct Comparison {
     /// Warnings about the experiment's inputs, policies and engine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// How measured host time would change the speedup of the fastest policy. Absent if the run counts host time, or if
-    /// the pass times were measured.
+    /// How the host time (scheduler, Python, kernel launches) that was measured on a real server would change the
+    /// speedup of the fastest policy. Absent if the run counts host time, or if the pass times were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_band: Option<HostBand>,
     /// Settings that changed no number of the run; absent if none was found.
@@ -69,7 +69,8 @@ pub struct VariantResult {
     pub requests_by_seed: Vec<u64>,
     /// The latency bounds (SLO) of the requests, one entry per seed.
     pub slo: Vec<Slo>,
-    /// The autoregressive run from which the TPOT bound is scaled; absent if the bound is not scaled.
+    /// The autoregressive run whose P90 TPOT times a factor is the TPOT bound; absent if the bound does not come from
+    /// an autoregressive run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo_scaled_from: Option<ScaledFrom>,
     /// Number of KV blocks that requests can use without a drafter.
@@ -78,20 +79,19 @@ pub struct VariantResult {
     pub kv_blocks_drafting: Option<u32>,
     /// Number of blocks of the KV pool that only the draft model uses; absent if there is no such pool.
     pub kv_blocks_draft_pool: Option<u32>,
-    /// One result per policy, in the order of the experiment.
+    /// One result per policy, in the order in which the plan lists the policies.
     pub policies: Vec<PolicyResult>,
 }
 
-/// The autoregressive run from which a TPOT bound is scaled.
+/// The autoregressive run whose P90 TPOT times a factor is the TPOT bound.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaledFrom {
-    /// The swept values of the autoregressive run from which the TPOT bound is scaled.
+    /// The swept values of the autoregressive run whose P90 TPOT times a factor is the TPOT bound.
     pub sweep: Vec<Choice>,
-    /// The factor by which the TPOT bound is scaled: the bound / the 90th percentile of the TPOT in the autoregressive
-    /// run.
+    /// The factor of the TPOT bound: the bound / the 90th percentile of the TPOT in the autoregressive run.
     pub scale: f64,
-    /// Seeds with which the autoregressive run was overloaded. With these seeds the bound measures the length of the
-    /// queue.
+    /// Seeds with which the autoregressive run was overloaded. With these seeds, the TPOT bound that comes from this
+    /// run depends on the length of the queue.
     pub overloaded_seeds: Vec<u64>,
 }
 
@@ -117,7 +117,7 @@ pub struct FellBehind {
 pub struct PolicyResult {
     /// The policy's label in tables and figures.
     pub policy: String,
-    /// Was the policy added as the baseline, because the experiment does not list it?
+    /// Was the policy added as the autoregressive baseline, because the experiment does not list it?
     pub implied: bool,
     /// Does the policy see the hidden truth (which draft tokens will be accepted, or the true pass times)? No server
     /// can.
@@ -145,9 +145,10 @@ pub struct PolicyResult {
     /// Mean E2E of this policy / mean E2E of the oracle `oracle-goodput` with the same seed, − 1. The oracle knows
     /// which draft tokens are right. Absent if the experiment does not list `oracle-goodput`.
     pub regret_to_oracle_goodput: Option<RatioInterval>,
-    /// Does the policy draft trees? Then it may be faster than the oracle `oracle-goodput`, which drafts chains.
+    /// Does the policy draft trees? Then it may be faster than the policy `oracle-goodput`, which knows which draft
+    /// tokens are right but drafts chains.
     pub drafts_trees: bool,
-    /// Does the policy stop drafting to keep a TPOT bound that is scaled from the autoregressive run with other swept
+    /// Does the policy stop drafting to keep a TPOT bound that comes from an autoregressive run with other swept
     /// values, such as another load?
     pub stops_for_a_bound_of_another_load: bool,
     /// Mean time to first token of requests, seconds.
@@ -174,7 +175,8 @@ pub struct PolicyResult {
     pub verify_len: Option<Interval>,
     /// Mean number of decoding requests in a step, weighted by the step's time.
     pub batch_size: Option<Interval>,
-    /// For a fleet in which a scaling rule starts and stops replicas: what its replicas cost. Absent for other fleets.
+    /// For a fleet in which a scaling rule starts and stops replicas: what its replicas cost, such as GPU-hours. Absent
+    /// for other fleets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaled: Option<ScaledResult>,
     /// Number of preemptions (a request loses its KV and is computed again), summed over seeds.
@@ -186,7 +188,7 @@ pub struct PolicyResult {
 impl Comparison {
     /// Compares the policies by the finished runs (`cells`) of a plan. Leaves the headline, the warnings and all
     /// optional fields empty; the caller fills them in. `usable_blocks` has the number of KV blocks that requests could
-    /// use, for each run. `cells` and `usable_blocks` are in the order of the plan.
+    /// use, for each run. `cells` and `usable_blocks` have one entry per run, in the order of the plan.
     pub fn of(plan: &Plan, cells: &[Cell], usable_blocks: &[u32]) -> Comparison {
         let size = plan.seeds.len() * plan.policies.len();
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));

@@ -1,5 +1,5 @@
-//! Runs a plan until its folder has complete results. Does not make runs again whose results are already stored in the
-//! folder.
+//! Makes the runs of a plan (the list of an experiment's runs) until the results folder is complete. Does not make runs
+//! again whose results are already stored in the folder.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
@@ -27,7 +27,8 @@ pub struct How {
     pub mode: Mode,
     /// Make the figures and the HTML page?
     pub figures: bool,
-    /// Which settings are left out or changed on trial after the run, to find settings without effect.
+    /// After the run, the program leaves settings out or changes them, to find settings without effect. This value says
+    /// for which settings it does so.
     pub check_settings: Check,
 }
 
@@ -90,8 +91,9 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
 }
 
 /// Makes the results from finished cells (runs of one policy each), except the manifest and the HTML page: tables,
-/// figures and the comparison. Also runs the trials that find settings without effect (as `how` says), and the fastest
-/// policy with host time. Returns the results, and lines about settings that changed no number.
+/// figures and the comparison. Also makes the trial runs that find settings without effect (`how` says for which
+/// settings), and simulates the fastest policy with the host time (scheduler, Python, kernel launches) of a real
+/// server. Returns the results, and lines about settings that changed no number.
 ///
 /// # Errors
 /// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.

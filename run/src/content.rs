@@ -9,8 +9,9 @@ use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 
-/// A note that the lengths come from a real trace, but the acceptance rates are assumed. `None` if the lengths do not
-/// come from a trace, if the acceptance was recorded, or if it was calibrated to these requests (`calibrated`).
+/// A note that the request lengths come from a real trace, but the acceptance rates are assumed. `None` if the lengths
+/// do not come from a trace, if the acceptance was recorded on real requests, or if `calibrated` is true: the
+/// acceptance was then fitted to the requests of an observed server.
 pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
     let workload = &experiment.workload;
     let file = match (&workload.arrivals, &workload.lengths) {

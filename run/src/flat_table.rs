@@ -82,8 +82,8 @@ struct Measured {
     ends: Option<(f64, f64)>,
 }
 
-/// The table of the results in `folder`, as text. `show_implied`: include the row of a baseline that the experiment
-/// does not list?
+/// The table of the results in `folder`, as text. `show_implied`: include the row of the autoregressive baseline, if
+/// the program added this baseline to the experiment's policies?
 ///
 /// # Errors
 /// The folder has no report, or the report cannot be read.
@@ -232,8 +232,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Writes a report.json with two loads. Each load has a baseline that the experiment does not list, a policy with
-    /// measured values, and a policy `none` that has only counts.
+    /// Writes a report.json with two loads. Each load has an autoregressive baseline that the experiment does not list,
+    /// a policy with measured values, and a policy `none` that has only counts.
     fn folder(at: &Path) {
         let policies = |e2e: f64| {
             json!([

@@ -22,7 +22,7 @@ pub struct Replicas {
     /// experiment's `fleet.replicas`. All other kinds use the experiment's server.
     own: BTreeMap<usize, Server>,
     /// The policy of each kind of replicas, in the order of `fleet.replicas`; `None` for a kind that runs the policy
-    /// under comparison.
+    /// that the experiment compares with others.
     policies: Vec<Option<PolicySpec>>,
     /// For each replica of the fleet its kind, as an index in the experiment's `fleet.replicas`.
     kind_of: Vec<usize>,
@@ -101,8 +101,8 @@ impl Replicas {
 
     /// Runs the fleet. `server` is the server of all kinds of replicas that state no engine or hardware of their own.
     /// `slo_tpot_s` is the bound on time per output token, seconds; infinity for none. `lives`: record the parts of
-    /// each request's latency? With a `patience`, the run ends as soon as it is certain whether a stated share of the
-    /// requests keeps its latency bounds.
+    /// each request's latency? If `patience` is given, the run ends as soon as it is certain whether more requests than
+    /// `patience` allows miss their latency bounds.
     pub(crate) fn run(
         &self,
         server: &Server,
@@ -177,8 +177,9 @@ impl Replicas {
         ran
     }
 
-    /// Runs a fleet with prefill replicas. `drafts` says for each replica whether it drafts. `context` is what a router
-    /// may know of the fleet, for all replicas together.
+    /// Runs a fleet with prefill replicas. `drafts` says for each replica whether it drafts. `context` has what a
+    /// router may know of the fleet. It describes all replicas; the router of the prefill replicas and the router of
+    /// the decode replicas each get a part of it.
     fn run_split<'r>(
         &'r self,
         (workload, arrivals): (&'r Workload, Arrivals),

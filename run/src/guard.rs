@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// An error that a policy written in Python raised. It is thrown as a panic with [`std::panic::resume_unwind`], because
 /// the functions of a policy that the engine calls cannot return errors.
 pub struct Raised {
-    /// The name of the policy's function that failed, and Python's traceback, as text.
+    /// The text of the error: the name of the policy's function that failed, and Python's traceback.
     pub what: String,
     /// A hint for the user on how to repair the policy.
     pub help: String,

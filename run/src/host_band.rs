@@ -12,7 +12,7 @@ use foretoken_sim::HostLaw;
 use foretoken_sim::host::{SpeculatingSeconds, WithoutGraph};
 use serde::{Deserialize, Serialize};
 
-/// The server whose host time [`measured`] returns.
+/// The server whose host time (scheduler, Python, kernel launches) [`measured`] returns.
 pub const SOURCE: &str = "SGLang, EAGLE-3, Llama-3.1-8B on a GH200";
 
 /// The host time of the server [`SOURCE`]. `foretoken calibrate` fitted it to the throughputs that were measured
@@ -26,7 +26,8 @@ pub fn measured() -> HostLaw {
 }
 
 /// Does some variant (combination of swept values) of the plan take the target's costs from a roofline and count no
-/// host time? Then host time might change whether drafting pays. False for live and observed runs.
+/// host time (scheduler, Python, kernel launches)? Then host time might change whether drafting pays. False for live
+/// and observed runs.
 pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
@@ -38,13 +39,14 @@ pub fn leaves_out(variant: &Variant) -> bool {
     no_host && matches!(e.hardware.target, LatencySpec::Roofline(_))
 }
 
-/// How host time would change the result of a run that counts none. The report says so next to the headline.
+/// How host time (scheduler, Python, kernel launches) would change the result of a run that counts none. The report
+/// says so next to the headline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostBand {
     /// Name of the server from which the host time is taken.
     pub source: String,
-    /// The fastest policy that drafts, with its speedups without and with host time. `None` if it was not simulated
-    /// with host time.
+    /// The fastest policy that drafts, with its speedups without and with host time (scheduler, Python, kernel
+    /// launches). `None` if the policy was not simulated with host time.
     pub tried: Option<Tried>,
 }
 

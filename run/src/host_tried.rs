@@ -13,7 +13,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Simulates the fastest drafting policy of the first variant (combination of swept values) with the first seed,
 /// without host time and with the host time of a measured server. `None` if every variant counts host time, if the run
-/// was measured, or if no policy drafts. If only later variants leave host time out, the result has no speedups.
+/// was measured, or if no policy drafts. If the first variant counts host time and a later one does not, nothing is
+/// simulated, and the result has no speedups.
 ///
 /// # Errors
 /// The workload or server of the first variant cannot be built, or the work is interrupted.

@@ -1,4 +1,4 @@
-//! Writes the results of the live or observed runs of a plan: tables, comparison, manifest and HTML page, as for
+//! Writes the results of the live or observed runs of an experiment: tables, comparison, manifest and HTML page, as for
 //! simulated runs.
 
 use crate::cells::{Assembled, Folder, Speed, assemble};
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 /// The live or observed runs whose results are to be written.
 pub struct RunsMade<'a> {
-    /// Number of finished runs. Cells run in the order of the plan (a cell is one policy with one seed), so these are
-    /// the first cells.
+    /// Number of finished runs. Cells (runs of one policy with one seed) run in the order of the plan, so the finished
+    /// ones are the first cells of the plan.
     pub cells: usize,
-    /// Are all runs of the plan finished?
+    /// Are all runs of the experiment finished?
     pub whole: bool,
     /// A note on runs that are missing or cut short; `None` if there are none.
     pub partial: Option<String>,

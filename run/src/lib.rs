@@ -3,8 +3,8 @@
 //! stopped can be resumed ([`cells`]). The results are compared ([`compare`]) and written into a folder ([`complete`]).
 //! The program `foretoken` prints the results. Other programs can run experiments too (`examples/quickstart.rs`).
 
-// This macro `eprintln!` replaces std's. It escapes control characters, because messages contain names of files, keys
-// and labels.
+// This macro `eprintln!` replaces std's. It escapes control characters, because the printed messages contain names of
+// files, keys and labels that the user chose.
 #[macro_use(eprintln)]
 extern crate foretoken_spec;
 

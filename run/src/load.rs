@@ -57,8 +57,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with the oracle `oracle-goodput`, with whose mean E2E the regret of policies is computed. Adds this
-    /// oracle if the plan does not have it.
+    /// The plan with the oracle `oracle-goodput`, which knows which draft tokens are right. The regret of a policy is
+    /// computed with this oracle's mean E2E. Adds this oracle if the plan does not have it.
     ///
     /// # Errors
     /// The experiment is wrong with the added policy (see [`Plan::of`]).
@@ -71,7 +71,8 @@ impl Plan {
         Plan::of(document, &self.folder)
     }
 
-    /// The plan with the pass costs of the file `profile`; the experiment's own pass costs are removed.
+    /// The plan of the same experiment with the pass costs of the file `profile`. The experiment's own pass costs are
+    /// removed.
     ///
     /// # Errors
     /// The errors of [`of`](Plan::of), with the profile's costs.
@@ -90,14 +91,14 @@ impl Plan {
     ///
     /// # Errors
     /// A setting is unknown, missing or out of range; a sweep is malformed; a file that the experiment names cannot be
-    /// read or used; the profile (file of pass costs) cannot predict a policy; or a claim (a statement that the
-    /// experiment checks) or a bound refers to a value that no sweep takes.
+    /// read or used; a policy drafts with a length whose step times the profile (file of pass costs) cannot predict; or
+    /// a claim (a statement that the experiment checks) or a bound refers to a value that no sweep takes.
     pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
     /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables
-    /// (recorded acceptance) and text files, so they may be missing. The hardware profile is read.
+    /// (recorded acceptance) and text files, so they may be missing. The hardware profile (file of pass costs) is read.
     ///
     /// # Errors
     /// The folder has no readable `experiment.toml`, its profile cannot be read, or the experiment is wrong (see
@@ -129,7 +130,7 @@ impl Plan {
     }
 
     /// Makes the plan of an experiment, given as TOML (`document`). `with_files`: resolve paths and compute the digests
-    /// of input files? `inputs` are digests that are known already, by path.
+    /// of input files? `inputs` maps the paths of input files to the digests that are known already.
     fn build(
         mut document: Document,
         folder: &FilePath,
@@ -159,7 +160,8 @@ impl Plan {
                 variant.filled.check_policy(&whole, i, policy)?;
             }
             if variant.filled.only.as_ref().is_some_and(|only| !only.contains(&0)) {
-                // The profile, a file of pass costs, cannot predict autoregressive decoding. So no baseline is added.
+                // The profile, a file of pass costs, cannot predict the step times of autoregressive decoding. So no
+                // autoregressive baseline is added.
                 policies.retain(|p| !p.implied);
                 baseline = 0;
                 if variant.experiment.slo.adaspec_scale.is_some() {
@@ -368,8 +370,7 @@ fn resolve(
 }
 
 fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
-    // If the file cannot be opened, the error comes from the trace reader, because the trace reader's message says what
-    // to do.
+    // If the file cannot be opened, the error of the trace reader is returned, because its message says what to do.
     let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
         Err(e @ TraceError::File { .. }) => {
             let problem = trace_problem(document, &e);

@@ -1,4 +1,5 @@
-//! Tests that an experiment gives the same plan after it was written and read back, and tests the contents of plans.
+//! Tests that an experiment gives the same list of runs (plan) after it was written as TOML and read back. Tests the
+//! contents of plans.
 
 use super::*;
 use crate::plan::to_toml;
@@ -7,7 +8,8 @@ fn shipped(name: &str) -> PathBuf {
     FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../experiments").join(name)
 }
 
-/// The experiment's TOML with every default is written beside the results. Read back, it gives an equal plan.
+/// The experiment's TOML with every default is written beside the results. Read back, this TOML gives an equal plan
+/// (list of runs).
 #[test]
 fn resolving_is_idempotent() {
     for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {

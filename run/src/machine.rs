@@ -47,8 +47,8 @@ fn name() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Names of the processor's vector instructions. The CPU device chooses its kernels by them. Empty on other processors
-/// than x86-64.
+/// Names of the vector instructions that the processor has. Foretoken's engine on the CPU chooses its kernels by these
+/// names. Empty on processors other than x86-64.
 #[cfg(target_arch = "x86_64")]
 fn features() -> Vec<String> {
     let all = [

@@ -18,14 +18,14 @@ use std::path::Path;
 /// The progress of a run that is split into shards (parts for several machines).
 #[derive(Debug, Serialize)]
 pub struct State {
-    /// Number of cells (runs of one policy with one seed) of the whole plan.
+    /// Number of cells (runs of one policy with one seed) in the whole experiment.
     pub cells: usize,
     /// The progress of each shard (a part of the run), in the order of shard numbers.
     pub shards: Vec<Part>,
-    /// The cells (runs of one policy) that failed, with their errors, in the order of the plan.
+    /// The cells (runs of one policy) that failed, with their errors, in the order of the plan, which lists all runs.
     pub failures: Vec<Failure>,
     /// The cells (runs of one policy) with damaged files, and the cells that are missing although their shard is
-    /// complete; in the order of the plan.
+    /// complete; in the order of the plan, which lists all runs.
     pub damaged: Vec<Damaged>,
     /// For each unfinished shard (a part of the run), the command that runs its missing cells.
     pub commands: Vec<String>,
@@ -271,8 +271,8 @@ pub fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     Ok((folder, manifest))
 }
 
-/// Runs one shard (a part of a run) of a plan in the folder at `path`. `goes_on`: may the call continue a shard that
-/// was begun before? `again`: run cells again that failed before?
+/// Runs one shard (a part of a run) of an experiment in the folder at `path`. `goes_on`: may the call continue a shard
+/// that was begun before? `again`: run cells again that failed before?
 ///
 /// # Errors
 /// The folder or the shard is not usable (see [`Marks::begin`]); the run is interrupted; a cell cannot be stored; or

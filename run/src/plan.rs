@@ -30,12 +30,11 @@ pub struct Plan {
     pub(crate) folder: PathBuf,
     /// The experiment's TOML with the user's overrides, in which sweeps are not expanded.
     pub(crate) document: Document,
-    /// The experiment's TOML with the user's overrides and all defaults. A plan that is made from this TOML equals the
-    /// present plan.
+    /// The experiment's TOML with the user's overrides and all defaults. This TOML gives the same plan again.
     pub(crate) resolved: toml::Value,
-    /// For each relative path of a file in the experiment, the path of the file on this machine.
+    /// A map from each relative path of a file in the experiment to the path of this file on this machine.
     pub(crate) relative: BTreeMap<String, PathBuf>,
-    /// For each path of a file that the experiment reads, the digest of the file's bytes.
+    /// A map from the path of each file that the experiment reads to the digest of the file's bytes.
     pub inputs: BTreeMap<String, String>,
     /// Warnings about entries of models' `config.json` files that the simulator does not model, one sentence each.
     pub(crate) config_warnings: Vec<String>,
@@ -60,8 +59,8 @@ pub struct Variant {
     pub(crate) picked: Picked,
     /// Which settings of the engine are derived from the hardware, because the file does not give them.
     pub derived: Derived,
-    /// The keys that a profile filled in, and facts about the profile: what it measured, which draft lengths it can
-    /// predict, warnings.
+    /// The keys that a profile (file of pass costs) filled in, and facts about the profile: what it measured, which
+    /// draft lengths it can predict, warnings.
     pub filled: Filled,
     /// For each kind of replica with an engine or hardware of its own: the experiment with this engine and hardware.
     /// The key is the kind's index in the experiment's `fleet.replicas`.
@@ -138,7 +137,7 @@ impl Plan {
     }
 
     /// The experiment as TOML with the user's overrides but without defaults, for a file in the folder `results`. The
-    /// text gives the same plan, and shows which settings the user gave.
+    /// text gives the same plan (list of runs), and shows which settings the user gave.
     ///
     /// # Errors
     /// The experiment cannot be written as TOML.
@@ -158,8 +157,8 @@ impl Plan {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// Where the plan's numbers come from: a device, a server, or a simulation with measured or modelled costs and
-    /// recorded or modelled acceptance.
+    /// Where the numbers of the plan's runs come from: a device, a server, or a simulation with measured or modelled
+    /// costs and recorded or modelled acceptance.
     pub fn source(&self) -> Source {
         let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
         let replays = |v: &Variant| v.experiment.acceptance.source.is_recorded();
@@ -173,14 +172,14 @@ impl Plan {
         }
     }
 
-    /// One sentence per profile that was edited after it was measured or calibrated. All results that are made with the
-    /// profile repeat the sentence.
+    /// One sentence for each profile (file of pass costs) that was edited after the costs were measured or fitted. All
+    /// results that are made with such a profile repeat the sentence.
     pub fn edited(&self) -> BTreeSet<&str> {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }
 
-    /// The warnings about the plan's profiles and models, without repetitions. Warnings about edited profiles come
-    /// first.
+    /// The warnings about the profiles (files of pass costs) and the models of the experiment, without repetitions.
+    /// Warnings about edited profiles come first.
     pub fn warnings(&self) -> Vec<&str> {
         let others: BTreeSet<&str> = self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect();
         let configs: BTreeSet<&str> = self.config_warnings.iter().map(String::as_str).collect();
@@ -194,12 +193,12 @@ impl Plan {
         value
     }
 
-    /// Changes the plan to runs on a real server: removes the autoregressive baseline if the experiment does not list
-    /// this policy. The server runs the one policy of the experiment.
+    /// Changes the plan to runs on a real server. Removes the autoregressive baseline if the program added it, that is,
+    /// if the experiment does not list this policy. The server runs the one policy of the experiment.
     ///
     /// # Errors
-    /// There are several policies, the policy is an oracle (which needs the hidden truth), or a bound is scaled from an
-    /// autoregressive run, which the server does not make.
+    /// There are several policies, the policy is an oracle (which needs to know which draft tokens are right), or the
+    /// TPOT bound is a multiple of the TPOT of an autoregressive run, which the server does not make.
     pub fn observed(&mut self) -> Result<()> {
         let wrong = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
         if self.policies.iter().filter(|p| !p.implied).count() != 1 {
@@ -226,10 +225,10 @@ impl Plan {
         Ok(())
     }
 
-    /// Reduces the plan to complete groups of its first `cells` runs. Keeps the variants (combinations of swept values)
-    /// whose runs are all among these runs. If there is no such variant, keeps the first variant, with the seeds whose
-    /// runs are all among these runs. If there is no such seed, keeps the first `cells` policies with the first seed.
-    /// Returns false if `cells` is 0.
+    /// Reduces the plan after only its first `cells` runs were made, to runs that can be compared. Keeps the variants
+    /// (combinations of swept values) of which all runs were made. If there is no such variant, keeps the first
+    /// variant, with the seeds of which all runs were made. If there is no such seed, keeps the first `cells` policies
+    /// with the first seed. Returns false if `cells` is 0.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -246,22 +245,22 @@ impl Plan {
         cells > 0
     }
 
-    /// Moves the autoregressive baseline to the front of the policies, so that it runs first. TPOT bounds may be scaled
-    /// from it, and all other policies are compared with it.
+    /// Moves the autoregressive baseline to the front of the policies, so that it runs first. A TPOT bound may be a
+    /// multiple of this run's TPOT, and all other policies are compared with this run.
     pub fn baseline_first(&mut self) {
         self.policies[..=self.baseline].rotate_right(1);
         self.baseline = 0;
     }
 
     /// The path of the default results folder: `results/`, then `prefix` (empty for `foretoken run`), the experiment's
-    /// name, a hyphen and the first 8 digits of the plan's digest. If the name begins with `prefix`, the prefix is not
-    /// repeated.
+    /// name, a hyphen and the first 8 digits of the digest of experiment, input files and version. If the name begins
+    /// with `prefix`, the prefix is not repeated.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
         let name = self.name.strip_prefix(prefix).unwrap_or(&self.name);
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
     }
 
-    /// Number of runs in the plan: variants × seeds × policies.
+    /// Number of runs in the plan: variants (combinations of swept values) × seeds × policies.
     pub fn cells(&self) -> usize {
         self.variants.len() * self.seeds.len() * self.policies.len()
     }
@@ -272,7 +271,8 @@ pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
 }
 
 /// Applies `rename` to every text of the tables that may contain paths of files: workload, live, observe, acceptance,
-/// fleet, and the profile. `rename` returns `None` for a text that is not the path of a file; the text then stays.
+/// fleet, and the profile (file of pass costs). `rename` returns `None` for a text that is not the path of a file; the
+/// text then stays.
 fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
     for table in ["workload", "live", "observe", "acceptance", "fleet"] {
         value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));

@@ -1,8 +1,8 @@
-//! Reads `hardware.profile = "FILE.toml"`. A profile gives the true costs of passes, and the belief, that is, the
-//! linear cost model that policies get.
+//! Reads the file of a profile, which an experiment names as `hardware.profile = "FILE.toml"`. A profile gives the true
+//! costs of passes, and the linear cost model that policies get.
 //!
-//! The profile's values are put into the document before the experiment is read. So the rest of the program sees
-//! ordinary latency models and coefficients. These values are left out when the experiment is written beside its
+//! The profile's values are put into the experiment's TOML before the settings are read. So the rest of the program
+//! sees ordinary latency models and coefficients. These values are left out when the experiment is written beside its
 //! results.
 
 use foretoken_hardware::LatencySpec;
@@ -17,17 +17,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The keys of an experiment that a profile (file of pass costs) filled in, and facts about the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
-    /// Paths of the experiment's keys that the profile filled in.
+    /// Paths of the experiment's keys that the profile (file of pass costs) filled in.
     pub keys: Vec<Path>,
-    /// The largest passes that were timed for the profile, for (target model, draft model); `None` without a profile.
+    /// The largest passes that were timed for the profile (file of pass costs), for (target model, draft model); `None`
+    /// without a profile.
     pub ranges: Option<(Range, Range)>,
-    /// A warning about the quality of the profile's fits; `None` if the fits are good.
+    /// A warning that the cost models in the profile (file of pass costs) fit the measured times badly; `None` if they
+    /// fit well.
     pub warning: Option<String>,
-    /// Why the profile may differ from what was measured: it was edited, or it has no seal. `None` if its seal matches.
+    /// Why the profile may have other costs than were measured: the file was edited, or it has no seal (a checksum of
+    /// the text at its end). `None` if the seal matches.
     pub changed: Option<String>,
-    /// The only draft lengths for which the profile can predict step times; `None` if it can predict all lengths.
+    /// The only draft lengths for which the profile (file of pass costs) can predict step times; `None` if it can
+    /// predict the step times of all lengths.
     pub only: Option<Vec<u32>>,
-    /// Is the profile calibrated to observed runs? Then the experiment that names the profile describes a server.
+    /// Were the profile's costs fitted to observed runs of a server (`foretoken calibrate`)? Then the experiment that
+    /// names the profile describes this server.
     pub calibrated: bool,
 }
 
@@ -38,8 +43,8 @@ pub fn named(document: &Document) -> Option<String> {
     document.text_at(&Path::of(PROFILE))
 }
 
-/// Puts the pass costs of a profile into the experiment's document. `file` is the profile's path; `given` is this path
-/// as the experiment gives it.
+/// Puts the costs of a profile (file of pass costs) into the experiment's TOML. `file` is the profile's path; `given`
+/// is this path as the experiment gives it.
 ///
 /// # Errors
 /// The file cannot be read or is no profile; `hardware.truth` names no latency model of the profile; the experiment
@@ -77,16 +82,17 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
         put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
-        // The linear cost model of the profile is not given to policies if the experiment gives a linear cost model for
-        // the same model (target or draft), or fits a linear cost model to another machine (`belief.fitted_to`).
+        // Policies do not get the linear cost model of the profile (file of pass costs) if the experiment gives a
+        // linear cost model for the same model (target or draft), or fits a linear cost model to another machine
+        // (`belief.fitted_to`).
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
-    // The profile's linear cost for the target was fitted with one way of counting context (once per request, or once
-    // per verified position). The linear cost model that policies get must count context in the same way, even if the
-    // true costs count it differently.
+    // The linear cost of the target model in the profile (file of pass costs) was fitted with one way of counting
+    // context (once per request, or once per verified position). The linear cost model that policies get must count
+    // context in the same way, even if the true costs count it differently.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&costs.belief_reads)?)?;
@@ -123,9 +129,9 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
 }
 
 impl Filled {
-    /// Refuses a policy that the profile cannot predict. A profile that is calibrated to runs of a single draft length
-    /// has only the time of whole steps with this length, not the separate times of draft passes. So it cannot predict
-    /// other lengths.
+    /// Refuses a policy whose step times the profile (file of pass costs) cannot predict. A profile that was fitted to
+    /// observed runs with a single draft length has only the time of whole steps with this length, not the separate
+    /// times of draft passes. So it cannot predict other lengths.
     ///
     /// # Errors
     /// The policy drafts with another length, or chooses among lengths.
@@ -147,11 +153,12 @@ impl Filled {
         }
     }
 
-    /// Checks that the profile can predict every draft length, for commands that compare lengths.
+    /// Checks that the profile (file of pass costs) can predict the step times of every draft length, for commands that
+    /// compare lengths.
     ///
     /// # Errors
-    /// The profile is calibrated to runs that do not show the costs of draft and target passes apart, such as runs of
-    /// one draft length.
+    /// The profile was fitted to observed runs that do not show the costs of draft and target passes apart, such as
+    /// runs of one draft length.
     pub fn check_all_lengths(&self) -> Result<()> {
         match &self.only {
             None => Ok(()),
@@ -177,7 +184,7 @@ fn observe_next(only: &[u32]) -> String {
     format!("observe K = {next} next, on the same server, and calibrate on all runs")
 }
 
-/// The costs of passes in a profile: measured one by one, or calibrated to a server's steps.
+/// The costs of passes in a profile: measured pass by pass, or fitted to the step times of an observed server.
 pub struct Costs {
     /// For target model and draft model: (true cost of a pass, coefficients of the linear cost model that policies
     /// get).
@@ -190,22 +197,23 @@ pub struct Costs {
     ranges: (Range, Range),
     /// Coefficient of variation of the random noise in the time of a target pass.
     pub noise_cv: f64,
-    /// Host time between steps, seconds; `None` for a measured profile, which has only single passes.
+    /// Host time between steps, seconds; `None` for a profile that has only times of single passes.
     pub step_overhead_s: Option<f64>,
-    /// The host time of a step that depends on the requests and tokens of the step, beside the constant part.
+    /// The part of a step's host time that depends on the requests and tokens of the step. It is added to the constant
+    /// part.
     pub host: HostLaw,
-    /// A reason not to trust the profile, else the first warning of a calibrated profile. `None` if there is no reason
-    /// and no warning.
+    /// A reason not to trust the profile's costs. For a profile that was fitted to observed runs and has no such
+    /// reason: its first warning. `None` if there is neither.
     pub distrust: Option<String>,
     /// If draft passes could not be separated from target passes: the observed draft lengths, which are the only
     /// lengths that can be predicted. `None` if all lengths can be predicted.
     only: Option<Vec<u32>>,
-    /// Is the profile calibrated to observed runs?
+    /// Were the profile's costs fitted to observed runs of a server (`foretoken calibrate`)?
     calibrated: bool,
 }
 
-/// Reads the pass costs from the text of a profile. A measured profile gives its table of pass times. Error messages
-/// call the profile `name`.
+/// Reads the pass costs from the text of a profile. If the profile has times of single passes, the costs are its table
+/// of pass times. Error messages call the profile `name`.
 ///
 /// # Errors
 /// The text is no profile.
@@ -213,8 +221,8 @@ pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
     costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
 
-/// Reads the costs of passes from the text of a profile. `truth` chooses a latency model of a measured profile; a
-/// calibrated profile has only one.
+/// Reads the costs of passes from the text of a profile. A profile with times of single passes has several latency
+/// models, of which `truth` chooses one. A profile that was fitted to observed runs has only one.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
     let c = match read_either(name, text)? {
         Either::Calibrated(c) => c,
@@ -261,7 +269,8 @@ pub enum Either {
     Calibrated(Box<Calibrated>),
 }
 
-/// Reads the text of a profile of either kind. Error messages call the profile `name`.
+/// Reads the text of a profile, which has either measured times of single passes or costs that were fitted to observed
+/// runs. Error messages call the profile `name`.
 ///
 /// # Errors
 /// The text is a profile of neither kind.
@@ -273,7 +282,8 @@ pub fn read_either(name: &str, text: &str) -> Result<Either> {
     }
 }
 
-/// Reads the text of a calibrated profile. Error messages call the profile `name`.
+/// Reads the text of a profile whose costs were fitted to observed runs (`foretoken calibrate`). Error messages call
+/// the profile `name`.
 ///
 /// # Errors
 /// The text is not TOML, a key is missing or unknown, or a value is out of range.
@@ -289,10 +299,11 @@ fn calibrated(name: &str, document: &Document) -> Result<Calibrated> {
     Ok(calibrated)
 }
 
-/// Reads the text of a measured profile. Error messages call the profile `name`.
+/// Reads the text of a profile with measured times of single passes (`foretoken profile`). Error messages call the
+/// profile `name`.
 ///
 /// # Errors
-/// The text is not TOML, its schema version is another, a key is missing or unknown, or a value is out of range.
+/// The text is not TOML, it has another version of the format, a key is missing or unknown, or a value is out of range.
 pub fn read(name: &str, text: &str) -> Result<Profile> {
     measured(name, &Document::parse(name, text)?)
 }
@@ -312,8 +323,8 @@ fn measured(name: &str, document: &Document) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Why the text of a profile may differ from what was measured; `None` if its seal matches. The sentence begins with
-/// `name`.
+/// Why the text of a profile may have other costs than were measured; `None` if the seal (a checksum at the end of the
+/// text) matches. The sentence begins with `name`.
 pub fn changed(name: &str, text: &str) -> Option<String> {
     Profile::changed(text).map(|why| format!("{name}: {why}"))
 }
@@ -345,7 +356,7 @@ fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
 }
 
 /// A latency model that also records the largest number of new tokens and the largest context of any pass of a run. It
-/// is used to warn of passes that are larger than all passes of the profile.
+/// is used to warn of passes that are larger than all passes that the profile (file of pass costs) has.
 pub struct LargestPass<'a> {
     model: &'a dyn LatencyModel,
     batched: AtomicU64,

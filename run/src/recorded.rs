@@ -12,8 +12,8 @@ use foretoken_traces::truth::TruthTable;
 /// of recordings. Adds notes about the recordings, for the reader of the results.
 ///
 /// # Errors
-/// The table cannot be read, a request already replays a recording, or a request is longer than its recording and the
-/// experiment refuses this. The error points at the experiment's setting.
+/// The table cannot be read, a request already has a recording (from its trace), or a request is longer than its
+/// recording and the experiment refuses this. The error points at the experiment's setting.
 pub fn assign(
     source: &Rates,
     document: &Document,

@@ -1,5 +1,5 @@
-//! Explains why the engine rejected requests that could never fit: names the exceeded limit, and the key that sets the
-//! limit.
+//! Explains why the engine rejected requests that could never fit: names the exceeded limit, and the setting that gives
+//! the limit.
 
 use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 /// A limit of the engine that some rejected requests exceeded, with the setting that gives it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
-    /// A text that says which limit the requests exceed and by which of their sizes, such as a prompt that is longer
-    /// than the KV pool.
+    /// A text that says which limit the requests exceed and what is too large, such as "the prompt is longer than the
+    /// KV pool".
     pub what: String,
     /// A text that says which setting of the experiment to change.
     pub fix: String,

@@ -52,7 +52,7 @@ pub fn check(variant: &Variant, (requests, output): (u64, u32), config: &EngineC
 
 fn needs(variant: &Variant, (requests, output): (u64, u32), config: &EngineConfig) -> [Need; 4] {
     // Memory for the acceptance of the running requests. Each output position has up to two bits for each draft depth:
-    // whether the draft token is right, and whether this is known or made up.
+    // whether the draft token is right, and whether a real run showed this or the value is invented.
     let running = requests.min(config.max_num_seqs.into());
     let output = output.min(config.max_model_len);
     let depths = match &variant.experiment.acceptance.source {

@@ -20,8 +20,8 @@ pub fn of(plan: &Plan) -> String {
     line(plan, parts)
 }
 
-/// The scope line of a capacity search: for which models, hardware and load it holds. It has no rate, because the rate
-/// is searched, and no bounds.
+/// The scope line of a capacity search: for which models, hardware and load the result of the search holds. The line
+/// has no request rate, because the search looks for the rate, and no latency bounds.
 pub fn of_any_rate(plan: &Plan) -> String {
     line(plan, machine_and_load(&plan.variants[0].experiment, true, false))
 }

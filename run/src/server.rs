@@ -28,8 +28,8 @@ pub struct Server {
     pub(crate) context_reads: ContextReads,
     pub(crate) drafting: Drafting,
     pub(crate) noise_cv: f64,
-    /// The largest passes that were timed for the profile of the server's costs, for (target, draft); `None` without a
-    /// profile.
+    /// The largest passes that were timed for the profile (file of pass costs) that gives the server's costs, for
+    /// (target, draft); `None` without a profile.
     ranges: Option<(Range, Range)>,
     pub(crate) acceptance: Box<dyn AcceptanceSource>,
     pub(crate) belief: Believed,
@@ -83,7 +83,7 @@ fn wraps(e: &Experiment) -> bool {
 }
 
 /// The latency models (pass times) of a server's target model and draft model for one run. They record the largest
-/// passes, to warn of passes that are larger than all passes of the profile.
+/// passes, to warn of passes that are larger than all passes in the profile (file of pass costs).
 pub(crate) struct Models<'a> {
     draft: LargestPass<'a>,
     target: LargestPass<'a>,
@@ -140,7 +140,7 @@ impl Server {
         speculation.check(self.config(&speculation), self.drafting)
     }
 
-    /// Builds a policy or an oracle (which sees the hidden truth) for this server; plain decoding gives
+    /// Builds a policy or an oracle (which knows which draft tokens are right) for this server; plain decoding gives
     /// `Speculation::Off`.
     pub(crate) fn speculation(&self, policy: &PolicySpec) -> Speculation {
         let true_cost = self.truths.as_ref().map(|truths| &truths.cost);
@@ -208,7 +208,7 @@ impl Server {
     }
 
     /// For each request the true number of steps if it drafts `max_draft_len` tokens in every decode step, or no tokens
-    /// for plain decoding. Only routers that see the hidden truth get these numbers.
+    /// for plain decoding. Only routers that may know which draft tokens are right get these numbers.
     pub(crate) fn true_steps(&self, workload: &Workload, policy: &PolicySpec) -> Vec<u32> {
         let most = match self.speculation(policy) {
             Speculation::Off => 0,
@@ -232,7 +232,8 @@ impl Server {
             .collect()
     }
 
-    /// Warnings about passes of a run that were larger than the passes that were timed for the profile.
+    /// Warnings about passes of a run that were larger than the passes that were timed for the profile (file of pass
+    /// costs).
     pub(crate) fn beyond(&self, models: &Models) -> impl Iterator<Item = String> {
         let warnings = self.ranges.as_ref().map(|(target, draft)| {
             [models.target.beyond(Role::Target, target), models.draft.beyond(Role::Draft, draft)]

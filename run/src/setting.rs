@@ -50,10 +50,11 @@ impl Setting {
     /// Builds the setting (workload, server and bounds) of a variant (combination of swept values) with a seed.
     ///
     /// # Errors
-    /// The workload cannot be built or needs too much memory, a recording is missing, a value in `[acceptance]` is
-    /// wrong, the model does not fit into the GPU's memory, no linear cost model fits the true costs, priorities are
-    /// asked for and no request has one, a policy needs acceptance probabilities but acceptance is recorded, a policy
-    /// names a category that no request has, or the engine would not start with a policy.
+    /// The workload cannot be built or needs too much memory, a recording of which draft tokens are right is missing, a
+    /// value in `[acceptance]` is wrong, the model does not fit into the GPU's memory, no linear cost model fits the
+    /// true costs, priorities are asked for and no request has one, a policy needs acceptance probabilities but
+    /// acceptance is recorded, a policy names a category that no request has, or the engine would not start with a
+    /// policy.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
@@ -195,8 +196,8 @@ impl Setting {
         }
     }
 
-    /// Runs one policy until it is certain whether enough of the requests that `patience` counts keep their latency
-    /// bounds. A clairvoyant policy runs fixed lengths one after another, until `carries` returns true for a run or all
+    /// Runs one policy until it is certain whether more requests than `patience` allows miss their latency bounds. A
+    /// clairvoyant policy runs fixed lengths one after another, until `carries` says that a run is good enough, or all
     /// lengths were run. Returns the last run, and what `patience` counted in it.
     pub fn find_out(
         &self,
@@ -287,8 +288,8 @@ impl Setting {
         self.fleet.iter_mut().for_each(|fleet| fleet.set_number(replicas));
     }
 
-    /// Replaces the requests. Random draws depend only on the seed and a request's id, so the draws of each id stay the
-    /// same.
+    /// Replaces the requests. Random draws depend only on the seed and a request's id. So the new request with an id
+    /// has the same draws as the old request with this id.
     pub fn set_workload(&mut self, workload: Workload) {
         (self.workload, self.drawn) = (workload, None);
     }
@@ -335,7 +336,7 @@ impl Setting {
     /// Builds a policy that a server can run; `None` for plain decoding, which has no drafter.
     ///
     /// # Panics
-    /// `spec` is an oracle, which sees the hidden truth.
+    /// `spec` is an oracle, which needs to know which draft tokens are right.
     pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
         match self.server.speculation(spec) {
             Speculation::Off => None,
@@ -397,8 +398,8 @@ impl Setting {
         .help(fix)
     }
 
-    /// The latency bounds (SLO) of this setting's runs. `baseline_p90_tpot_s` is the P90 TPOT, seconds, of the
-    /// autoregressive run from which the TPOT bound is scaled. If it is `None`, no bound is scaled.
+    /// The latency bounds (SLO) of this setting's runs. The TPOT bound may be a factor times `baseline_p90_tpot_s`, the
+    /// P90 TPOT in seconds of an autoregressive run. `None` if the bound does not come from such a run.
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
         Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }

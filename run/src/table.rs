@@ -54,9 +54,10 @@ const COLUMNS: [Column; 21] = [
     ("reject-\ned", BOTH, |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
-/// The whole report as text: headline, scope, how host time would change the result, a table for each combination of
-/// swept values with a line for each overloaded policy, and the legend. Then the paper's claims or the question's
-/// answer, if there are any. `show_implied`: show the row of a baseline that the experiment does not list?
+/// The whole report as text: headline, scope, how host time (scheduler, Python, kernel launches) would change the
+/// result, a table for each combination of swept values with a line for each overloaded policy, and the legend. Then
+/// the paper's claims or the question's answer, if there are any. `show_implied`: show the row of the autoregressive
+/// baseline, if the program added this baseline to the experiment's policies?
 pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> String {
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
     text += &format!("{}\n{}\n", ascii(&comparison.headline), ascii(&comparison.scope));
@@ -94,7 +95,8 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(requests(v));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
-        // A bound that is scaled from the autoregressive run differs between seeds; the mean is shown.
+        // A bound that is a multiple of the autoregressive run's TPOT differs between seeds; the mean over seeds is
+        // shown.
         let bounds: Vec<f64> = v.slo.iter().filter_map(of).collect();
         let origin = if name == "TPOT" { scaled(v) } else { String::new() };
         parts.extend(Interval::of(&bounds).map(|i| format!("SLO {name} <= {:.2} ms{origin}", i.mean * 1e3)));
@@ -110,8 +112,8 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     parts.join(", ") + "\n"
 }
 
-/// The text after a TPOT bound: a mark if the autoregressive run from which the bound is scaled was overloaded, and
-/// those swept values of that run that differ from the values of this variant (combination of swept values).
+/// The text after a TPOT bound that is a multiple of an autoregressive run's TPOT: ` !` if that run was overloaded,
+/// then the swept values of that run that differ from the values of this variant (combination of swept values).
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =
@@ -123,8 +125,8 @@ fn scaled(v: &VariantResult) -> String {
     }
 }
 
-/// One line for each policy that was overloaded (its queue grew as long as requests arrived). A baseline that the
-/// experiment does not list gets a line too, because all policies are compared with it.
+/// One line for each policy that was overloaded (its queue grew as long as requests arrived). The autoregressive
+/// baseline gets a line also if the experiment does not list it, because all policies are compared with it.
 fn overloads(v: &VariantResult) -> String {
     let line = |p: &PolicyResult| {
         let o = p.overload.as_ref()?;
@@ -173,7 +175,8 @@ fn ascii(text: &str) -> String {
 
 fn table(v: &VariantResult, show_implied: bool, width: Width) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
-    // A column of the table of policies that is empty for all policies (no SLO, no oracle, no preemption) is left out.
+    // A column of the table of policies that is empty for all policies (because there is no SLO, no oracle or no
+    // preemption) is left out.
     let shown =
         |(_, within, of): &&Column| within.is_none_or(|one| one == width) && rows.iter().any(|p| of(p).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();

@@ -18,9 +18,9 @@ use tokio::sync::oneshot;
 /// `engine`. `begun` is called with the server's address once the server listens.
 ///
 /// The n-th request that the engine gets has some properties of the n-th request of the workload `likeness`: category,
-/// priority, TPOT limit, recording and output length. The output length stays within the limits that the client gives;
-/// if the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last request of `likeness` its first
-/// request is used again.
+/// priority, TPOT limit, recorded acceptance of draft tokens, and output length. The output length stays within the
+/// limits that the client gives; if the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last
+/// request of `likeness` its first request is used again.
 ///
 /// # Errors
 /// The server cannot listen at the address, or the step log cannot be written.

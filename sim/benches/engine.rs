@@ -4,10 +4,10 @@
 //! arrivals. A target pass takes 11 ms, plus 55 µs for each token that it processes, plus 0.3 µs for each token of KV
 //! that it reads. A request-step is one request in one step. Without draft tokens the workload runs at 4 requests/s
 //! (2.55 M request-steps). It runs once step by step, and once with the decode steps between two arrivals or
-//! completions (a stretch) computed in one go. With 4 draft tokens a round (acceptance 0.8) it runs at 12 requests/s
-//! (0.76 M request-steps). "full" in the name of a benchmark means that all rules of vLLM 0.33 apply. Two more groups
-//! measure constant batch sizes, and a trace of BurstGPT's size and mean lengths (1.43 M requests, 374 prompt and 122
-//! output tokens, 0.27 requests/s).
+//! completions (a stretch) computed in one go. With 4 draft tokens for each request in each step (acceptance 0.8) it
+//! runs at 12 requests/s (0.76 M request-steps). "full" in the name of a benchmark means that all rules of vLLM 0.33
+//! apply. Two more groups measure constant batch sizes, and a trace of BurstGPT's size and mean lengths (1.43 M
+//! requests, 374 prompt and 122 output tokens, 0.27 requests/s).
 
 #![allow(missing_docs)]
 

@@ -32,17 +32,19 @@ const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 249_400_
 /// A run without draft tokens, in which the decode steps between two arrivals or completions are computed in one go: 25
 /// instructions for each request in each step (request-step).
 const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 63_200_000 };
-/// A run with four draft tokens a round: 198 instructions for each request in each step (request-step).
+/// A run with four draft tokens in each round (a request's draft tokens of one step): 198 instructions for each request
+/// in each step (request-step).
 const FIXED_4: Count = Count { request_steps: 762_786, instructions: 151_300_000 };
 /// A run without draft tokens under all rules of vLLM 0.33 with async scheduling: 228 instructions for each request in
 /// each step (request-step).
 const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 582_200_000 };
-/// A run with four draft tokens a round under all rules of vLLM 0.33 with async scheduling: 793 instructions for each
-/// request in each step (request-step).
+/// A run with four draft tokens in each round (a request's draft tokens of one step) under all rules of vLLM 0.33 with
+/// async scheduling: 793 instructions for each request in each step (request-step).
 const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 610_100_000 };
 
 impl Count {
-    /// The settings with which a benchmark fails at over 5 % more instructions than the committed count.
+    /// The gungraun settings of a benchmark. With them the benchmark fails if it takes over 5 % more instructions than
+    /// the committed count.
     fn gate(&self) -> LibraryBenchmarkConfig {
         let mut callgrind = Callgrind::default();
         callgrind.hard_limits([(EventKind::Ir, self.instructions + self.instructions / 20)]);

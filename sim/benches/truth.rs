@@ -1,8 +1,8 @@
-//! Measures two times: to draw which draft tokens of a request are right (the request's truth), and to draw a
-//! confidence.
+//! Measures two times: to draw which draft tokens of a request are right (the request's truth), and to draw the
+//! confidence that a draft model reports for a token.
 //!
 //! `fill` reports the time to draw the truth of one request with 4,096 output positions. `confidence` reports the time
-//! to draw one confidence.
+//! to draw the confidence of one token.
 
 #![allow(missing_docs)]
 

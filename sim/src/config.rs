@@ -30,11 +30,11 @@ settings! {
     /// Number of MTP modules of the model (`num_nextn_predict_layers`), at least 1. Above 1 it needs `method = "mtp"`.
     mtp_modules: u32 = 1, positive;
     /// vLLM's model runner. It decides when draft tokens are made and when tokens are sent. Default: the runner that
-    /// the release chooses; `v2` in `vllm-0.33` for most drafters, `v1` in earlier releases.
+    /// the vLLM release chooses; `v2` in `vllm-0.33` for most drafters, `v1` in earlier releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     runner: Option<Runner> = None;
-    /// Whether the next step is scheduled while a step is still on the device. Default: true if the release can do this
-    /// with the drafter and the other settings.
+    /// Whether the next step is scheduled while a step is still on the device. Default: true if the vLLM release can do
+    /// this with the drafter and the other settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     async_scheduling: Option<bool> = None;
     /// Whether draft tokens are made at the start or the end of a step. Default: `step-start` in `vllm-v0`, else
@@ -88,17 +88,18 @@ settings! {
     /// `vllm-v0` also when none runs. Default: 0.01 in `vllm-v0`, else 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     watermark: Option<f64> = None, optional(share);
-    /// Number of KV slots that are reserved behind a request's scheduled tokens, 0 to 65536. Default: as in the release
-    /// for this drafter. For most drafters this is the longest draft length; for `ngram` and `suffix` it is 0.
+    /// Number of KV slots that are reserved for a request in addition to the slots of its scheduled tokens, 0 to 65536.
+    /// Default: as in the vLLM release for this drafter. For most drafters this is the longest draft length; for
+    /// `ngram` and `suffix` it is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     num_lookahead_tokens: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
     /// Number of tokens that each request takes from the token budget for its drafter, beside its draft tokens, 0 to
-    /// 65536. Default: as in the release for this drafter; 1 for a draft model that makes one token in a pass, 0 for
-    /// most other drafters.
+    /// 65536. Default: as in the vLLM release for this drafter; 1 for a draft model that makes one token in a pass, 0
+    /// for most other drafters.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_num_new_slots_for_drafting: Option<u32> = None, optional(tokens_up_to(MOST_EXTRA_SLOTS));
-    /// Whether an admitted request with one prompt token left is padded to the length of a decode with draft tokens.
-    /// Default: false in `vllm-v0`, else true.
+    /// Whether an admitted request with one token left to compute gets padding tokens, as many as the longest draft
+    /// length. Default: false in `vllm-v0`, else true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pad_admissions: Option<bool> = None;
     /// The memory that the draft model's KV takes from the memory of `num_gpu_blocks`.
@@ -123,7 +124,7 @@ settings! {
     /// Constant host time of a step outside the model passes, seconds, ≥ 0.
     step_overhead_s: f64 = 0.0, time;
     /// Seconds, ≥ 0, that a target pass takes longer if the engine cannot use full CUDA graphs. vLLM's runner V1 falls
-    /// back to piecewise graphs (`cudagraph_mode`) with a table of draft lengths by batch size.
+    /// back to piecewise graphs (`cudagraph_mode`) if its draft lengths come from a table by batch size.
     piecewise_graph_s: f64 = 0.0, time;
     /// Part of the host time of a step that grows with the step's requests and tokens. It is added to
     /// `step_overhead_s`.
@@ -143,7 +144,7 @@ settings! {
 /// Methods that return the values with which the engine runs. A setting that the user left out has the default of the
 /// chosen vLLM release.
 impl EngineConfig {
-    /// When draft tokens are made: the setting `draft_at`, or else what the release does.
+    /// When draft tokens are made: the setting `draft_at`, or else what the vLLM release does.
     pub fn drafts_at(&self) -> DraftAt {
         self.draft_at.unwrap_or(if self.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
     }
@@ -177,10 +178,10 @@ impl EngineConfig {
         silent
     }
 
-    /// The names of the settings whose value differs from what the release would choose. Only settings whose default
-    /// follows from the release or the drafter are compared (except `runner`). Some have simpler rules: `deliver_at`,
-    /// `num_lookahead_tokens` and `max_num_new_slots_for_drafting` are listed whenever they are set. `async_scheduling`
-    /// is listed if it is false and `draft_at` is not listed.
+    /// The names of the settings whose value differs from the choice of the vLLM release. Only settings whose default
+    /// follows from the vLLM release or the drafter are compared (except `runner`). Some have simpler rules:
+    /// `deliver_at`, `num_lookahead_tokens` and `max_num_new_slots_for_drafting` are listed whenever they are set.
+    /// `async_scheduling` is listed if it is false and `draft_at` is not listed.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
         let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());
@@ -190,7 +191,7 @@ impl EngineConfig {
         let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
         let keys = [
             // Each entry has the name of a setting and whether it overrides the vLLM release. The defaults of the first
-            // eight settings follow from the release, or from release and drafter.
+            // eight settings follow from the vLLM release, or from release and drafter.
             ("draft_at", step_start),
             ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
             ("deliver_at", self.deliver_at.is_some()),

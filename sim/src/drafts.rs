@@ -201,7 +201,8 @@ impl Drafts {
         self.stride as u32
     }
 
-    /// Sets which values the policy reads in this step, and makes room for these values.
+    /// Sets which values of the draft tokens (such as confidences) the policy reads in this step, and makes room for
+    /// them.
     #[inline]
     pub fn want(&mut self, wants: Wants) {
         self.wants = wants;
@@ -263,8 +264,8 @@ impl Drafts {
     }
 
     /// Says that the policy decided nothing in the hook that it runs now, so that the engine charges no decision time.
-    /// The default hooks of a policy between passes and before verification call this. A policy that decides only in
-    /// some steps calls it in the other steps.
+    /// The default implementations of `keep_drafting` (called between passes) and `select` (called before verification)
+    /// call this. A policy that decides only in some steps calls it in the other steps.
     pub fn nothing_to_decide(&mut self) {
         self.undecided = true;
     }
@@ -291,8 +292,9 @@ impl Drafts {
         self.in_trees
     }
 
-    /// Counts the tokens of each tree after selection: drafted tokens, kept tokens, and the depth of the deepest kept
-    /// token. Does nothing for chains. Panics if a tree keeps more tokens than its request's limit allows.
+    /// Counts the tokens of each tree after selection: drafted tokens, tokens to verify, and the depth of the deepest
+    /// token to verify. Does nothing for chains. Panics if a tree has more tokens to verify than its request's limit
+    /// allows.
     pub(crate) fn measure_trees(&mut self, limit: &[u32]) {
         if !self.in_trees {
             return;

@@ -36,11 +36,13 @@ pub struct World<'a> {
     pub overhead: Time,
     /// The part of the host time of a step that depends on the step's requests and tokens.
     pub host: Host,
-    /// Host time of each kind of decision: of the scheduler, to take a step's output, and of the policy.
+    /// Host time of each kind of work other than passes: calling the scheduler, taking the output of a step, and the
+    /// decisions of the policy.
     pub decision_time: DecisionTime,
     /// Coefficient of variation of the random noise on each pass time; 0 for no noise.
     pub noise_cv: f64,
-    /// Seed of the noise, and of the guesses of a draft model that has its own device.
+    /// Seed of the noise, and of the draws that decide whether a draft model on its own device guesses correctly what
+    /// the target accepts.
     pub seed: u64,
     /// The most draft tokens of a request in a step. The acceptance source must know which draft tokens are right up to
     /// this number of tokens beyond an output's end.
@@ -111,8 +113,8 @@ impl<'a> EventClock<'a> {
     }
 
     /// Makes draft passes run at the same time as target passes, on a device of their own. `guessed` is the share of
-    /// rounds (a request's draft tokens of one step), [0, 1], in which the draft model guesses the outcome of the round
-    /// before correctly. Call this before the run.
+    /// rounds (a request's draft tokens of one step), [0, 1], in which the draft model guesses correctly what the
+    /// target accepts in the request's previous round. Call this before the run.
     pub fn draft_on_own_device(&mut self, guessed: f64) {
         self.draft_device = Some(DraftBeside { covered: Time::ZERO, guessed, seed: self.world.seed });
         self.noted = true;
@@ -160,7 +162,8 @@ impl<'a> EventClock<'a> {
     }
 
     /// The time of a pass. `pass` is the time that the latency model gives; [`note`](EventClock::note) changes it if
-    /// passes take the slow path. `which` is 0 for a target pass, and the number of the draft pass plus 1 otherwise.
+    /// passes take the slow path. `which` is 0 for a target pass. For a draft pass it is 1 plus the pass's number,
+    /// which is 0 for a pass that drafts nothing and counts from 1 otherwise.
     #[inline]
     fn with_noise(&mut self, pass: Time, which: u64) -> Time {
         match self.noted {
@@ -172,7 +175,8 @@ impl<'a> EventClock<'a> {
     /// The slow path of a pass: returns its changed time, and adds the pass to the ledger (the record of how the device
     /// spends its time). Noise multiplies the time `pass`. A target pass also takes the time that piecewise CUDA graphs
     /// add. A draft pass on its own device takes only the part that does not overlap with the target pass. `which` is 0
-    /// for a target pass, and the number of the draft pass plus 1 otherwise.
+    /// for a target pass. For a draft pass it is 1 plus the pass's number, which is 0 for a pass that drafts nothing
+    /// and counts from 1 otherwise.
     #[cold]
     #[inline(never)]
     fn note(&mut self, pass: Time, which: u64) -> Time {
@@ -204,8 +208,9 @@ impl<'a> EventClock<'a> {
     }
 
     /// The slow path of [`run`](EventClock::run). It also charges the host times of the setting `engine.host`, rejects
-    /// the draft tokens that follow a wrong guess, and divides the pass time into its parts (decodes, prompts, …) for
-    /// the ledger. It is a function of its own, so that runs without these features pay only for one branch.
+    /// the draft tokens of a draft model on its own device that guessed wrongly what the target accepts, and divides
+    /// the pass time into its parts (decodes, prompts, …) for the ledger. It is a function of its own, so that runs
+    /// without these features pay only for one branch.
     #[cold]
     #[inline(never)]
     fn run_and_note(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
@@ -265,8 +270,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// Advances the clock (or the device's queue) by the time of a target pass that processes and reads the numbers of
-    /// tokens in `shape`.
+    /// Advances the clock (or the device's queue) by the time of a target pass. `shape` says how many tokens the pass
+    /// processes and how many KV tokens it reads.
     fn target_pass(&mut self, shape: PassShape) {
         let time = self.world.target.pass(shape);
         self.advance(time, 0);
@@ -385,10 +390,10 @@ impl Executor for EventClock<'_> {
 
 /// A draft model on its own device. Its passes run at the same time as the target's passes.
 struct DraftBeside {
-    /// The remaining time of the last target pass with which no draft pass has overlapped yet.
+    /// The part of the last target pass's time with which no draft pass has overlapped yet.
     covered: Time,
-    /// Share of rounds (a request's draft tokens of one step), [0, 1], in which the draft model guesses the outcome of
-    /// the round before correctly.
+    /// Share of rounds (a request's draft tokens of one step), [0, 1], in which the draft model guesses correctly what
+    /// the target accepts in the request's previous round.
     guessed: f64,
     seed: u64,
 }
@@ -406,9 +411,10 @@ impl DraftBeside {
         pass - hidden
     }
 
-    /// Sets the number of accepted tokens to 0 for requests whose draft tokens continue a wrong guess of the round
-    /// before. The first round of a request continues no guess. The random draw is keyed by the request's number
-    /// (`number(id)`) and by its output position.
+    /// Sets the number of accepted tokens of a request to 0 if the draft model guessed wrongly what the target accepts
+    /// in the request's previous round. Draws for each request whether the guess was wrong, except for its first round,
+    /// which has no previous round. The draw is keyed by the request's number (`number(id)`) and by its output
+    /// position.
     fn lose(&self, batch: &BatchView, accepted: &mut [u32], number: impl Fn(RequestId) -> RequestId) {
         for ((&id, &emitted), accepted) in batch.ids.iter().zip(batch.emitted).zip(accepted) {
             let luck = Luck::new(self.seed, Stream::Guess, number(id).into());

@@ -29,7 +29,7 @@ pub struct RequestTruth {
 }
 
 impl RequestTruth {
-    /// The values that an acceptance source must know of request `id` of a workload.
+    /// What an acceptance source must know of request `id` of a workload: number, lengths, category and recording.
     pub fn of(workload: &Workload, id: RequestId) -> RequestTruth {
         let i = id as usize;
         RequestTruth {
@@ -49,7 +49,7 @@ pub struct Chunk {
     pub request: RequestId,
     /// Number of tokens of the request that are in KV already.
     pub computed: u32,
-    /// Number of new tokens. The padding of an admitted request with one token left counts too.
+    /// Number of new tokens. Includes the padding tokens that an admitted request with one token left to compute gets.
     pub tokens: u32,
     /// Whether the chunk ends the prompt, so that the pass samples the next output token.
     pub last: bool,
@@ -90,8 +90,8 @@ pub struct DraftPass<'a> {
 }
 
 impl DraftPass<'_> {
-    /// The number of tokens that the pass processes and reads, if the draft model makes its tokens one after the other.
-    /// `trees` are the trees before the pass.
+    /// How many tokens the pass processes, and how many KV tokens it reads, if the draft model makes its tokens one
+    /// after the other. `trees` are the draft trees before the pass.
     #[inline]
     pub fn shape(&self, batch: &BatchView, trees: &[DraftTree]) -> PassShape {
         match self.pass {
@@ -104,8 +104,8 @@ impl DraftPass<'_> {
 }
 
 impl StepPlan<'_> {
-    /// The number of tokens that the step's target pass processes, and of KV tokens that it reads. `drafting` says
-    /// whether there is a drafter.
+    /// How many tokens the step's target pass processes, and how many KV tokens it reads. `drafting` says whether there
+    /// is a drafter.
     pub fn target_shape(&self, drafts: &Drafts, drafting: bool, reads: ContextReads) -> PassShape {
         let batch = &self.batch;
         match (drafts.in_trees(), self.padded) {
@@ -120,13 +120,14 @@ impl StepPlan<'_> {
     }
 }
 
-/// From what a simulated clock computes the time of a draft pass: the numbers of tokens that the pass processes and
-/// reads.
+/// From what a simulated clock computes the time of a draft pass: the number of tokens that the pass processes, and the
+/// number of KV tokens that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassCost {
-    /// The clock computes the numbers from the number of the pass and the requests' draft lengths (docs/model.md 12).
+    /// The clock computes these two numbers of tokens from the number of the pass and the requests' draft lengths
+    /// (docs/model.md 12).
     ByPass,
-    /// The pass processes and reads the given numbers of tokens.
+    /// The pass processes, and reads from KV, the numbers of tokens that the `PassShape` has.
     Given(PassShape),
     /// The pass takes no time, because an earlier pass of the step already made its tokens.
     Free,
@@ -148,7 +149,8 @@ pub enum Moment {
     Select,
 }
 
-/// Host time of each kind of decision: of the scheduler, to take a step's output, and of the policy.
+/// Host time of each kind of work other than passes: calling the scheduler, taking the output of a step, and the
+/// decisions of the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTime {
     /// Time of each scheduler call.
@@ -233,15 +235,17 @@ pub trait Executor {
     /// that time has passed already.
     fn charge_decision(&mut self, moment: Moment);
 
-    /// Runs one draft pass over the requests that still draft. The [wanted](crate::Wants) values go to `out`.
+    /// Runs one draft pass over the requests that still draft. Writes to `out` the values of draft tokens that the
+    /// policy [wants](crate::Wants), such as confidences.
     ///
     /// # Errors
     /// The device fails.
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error>;
 
-    /// Runs the target pass: verifies the first `drafts.verify_len` drafts of each decode request, or the kept nodes of
-    /// its tree, and runs the chunks. Writes the number of accepted draft tokens of each decode request to `accepted`,
-    /// and the divergences to `drafts` if the policy wants them. Without a drafter `drafts` and `accepted` are empty.
+    /// Runs the target pass: verifies the first `drafts.verify_len` drafts of each decode request, or the nodes to
+    /// verify of its tree, and processes the prefill chunks. Writes the number of accepted draft tokens of each decode
+    /// request to `accepted`, and the divergences to `drafts` if the policy wants them. Without a drafter `drafts` and
+    /// `accepted` are empty.
     ///
     /// # Errors
     /// The device fails.
@@ -251,7 +255,7 @@ pub trait Executor {
     /// earlier, and never before the `at` of an earlier call.
     fn spent(&mut self, at: Time) -> Option<Spent>;
 
-    /// Runs one step that has only a target pass; `shape` has the numbers of tokens that the pass processes and reads.
-    /// The engine calls this only if `SKIPS` is true.
+    /// Runs one step that has only a target pass; `shape` says how many tokens the pass processes and how many KV
+    /// tokens it reads. The engine calls this only if `SKIPS` is true.
     fn plain_step(&mut self, shape: PassShape);
 }

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 pub struct Ledger {
     /// Device time by part (decoding, prompts, draft passes, …), summed over the passes that have ended.
     done: Spent,
-    /// The passes that the host has queued and that may not have ended yet, in order.
+    /// The passes that the host has queued and that may not have ended yet, in the order of their times.
     ahead: VecDeque<Pass>,
     prompts: Vec<Prompt>,
 }
@@ -28,7 +28,7 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug, Default)]
 struct Prompt {
     /// Number of leading tokens of the request that were computed as prompt tokens; `u32::MAX` once the prompt has
-    /// ended, so that all tokens count.
+    /// ended: if the request then loses its KV, all its tokens count as computed before.
     computed: u32,
     /// Number of leading tokens that had been computed when the request last lost its KV.
     lost: u32,
@@ -70,8 +70,8 @@ impl Ledger {
     }
 
     /// Splits the time of the last pass, a target pass, into its parts (decodes, prompts, accepted and rejected draft
-    /// tokens). `shape` has the numbers of tokens that the pass processed and read. `model` gives the pass times
-    /// without noise. `accepted` is the number of the pass's draft tokens that were right.
+    /// tokens). `shape` says how many tokens the pass processed and how many KV tokens it read. `model` gives the pass
+    /// times without noise. `accepted` is the number of the pass's draft tokens that were right.
     pub fn split(&mut self, model: &dyn LatencyModel, shape: PassShape, step: &StepPlan, accepted: u64) {
         if shape.batched == step.batch.len() as u64 && step.chunks.is_empty() {
             return;
@@ -128,8 +128,8 @@ impl Ledger {
         }
     }
 
-    /// How the device has spent its time until `at`, by part (decodes, prompts, draft passes, …). Each call must have
-    /// the same `at` as the call before, or a later one.
+    /// How the device has spent its time until `at`, by part (decodes, prompts, draft passes, …). `at` must not be
+    /// earlier than the `at` of an earlier call.
     pub fn until(&mut self, at: Time) -> Spent {
         self.close(at);
         match self.ahead.front() {
@@ -163,8 +163,8 @@ fn fitted(parts: Spent, time: u64) -> Spent {
     parts
 }
 
-/// The numbers of tokens that the target pass would process and read without prompts, with one token for each decode
-/// request.
+/// How many tokens the target pass would process, and how many KV tokens it would read, without prompts and with one
+/// token for each decode request.
 fn decodes_only(batch: &BatchView) -> PassShape {
     shape::plain_pass(&BatchView { prefill: ChunkTotals::default(), ..*batch })
 }

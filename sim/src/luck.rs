@@ -25,7 +25,7 @@ pub enum Stream {
     Policy = 7,
     /// Arrival times of requests that a workload generator draws.
     Arrivals = 8,
-    /// Numbers of turns and gaps of generated sessions, keyed by session.
+    /// Numbers of turns of generated sessions, and the times that clients wait between two turns, keyed by session.
     Sessions = 28,
     /// Prompt and output lengths of requests that a workload generator or a length source draws.
     Lengths = 9,

@@ -31,8 +31,8 @@ use crate::workload::RequestId;
 /// The data that only an oracle sees: how many draft tokens would be accepted, and the true latency of passes.
 pub struct Truth<'a> {
     /// For each decode request: how many of the next draft tokens in a row would be accepted, at most the request's
-    /// limit. If the oracle may choose among several [guesses](OraclePolicy::guesses) at a position, a right one among
-    /// these counts.
+    /// limit. If the oracle may choose among several [guesses](OraclePolicy::guesses) at a position, the position
+    /// counts as accepted if any of these guesses is right.
     pub run: &'a [u32],
     /// The latency model that gives the true time of a draft pass.
     pub draft: &'a dyn LatencyModel,
@@ -44,7 +44,7 @@ pub struct Truth<'a> {
     pub drafting: Drafting,
     /// The constant part of the true host time of a step, with or without drafting.
     pub overhead: Time,
-    /// The unfinished requests as their acceptance source knows them, for oracles that may see less than `run`. `None`
+    /// What the acceptance source knows about the unfinished requests, for oracles that may see less than `run`. `None`
     /// if the `Truth` was written by hand and not made by an event clock.
     pub hidden: Option<Hidden<'a>>,
     /// The part of a step's true host time that depends on the step's requests and tokens.

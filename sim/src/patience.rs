@@ -6,8 +6,8 @@ use crate::metrics::{Outcome, RequestRecords, Slo};
 use crate::workload::RequestId;
 use std::ops::Range;
 
-/// The state of the question whether enough requests meet their latency bounds: the bounds, the requests that count,
-/// and how many have met or missed their bounds so far.
+/// Finds out whether enough requests meet their latency bounds. Has the bounds, the ids of the requests that count, and
+/// how many of these have met or missed their bounds so far.
 #[derive(Clone, Debug)]
 pub struct Patience {
     counted: Range<RequestId>,

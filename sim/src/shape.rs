@@ -8,9 +8,9 @@ use crate::latency::{ContextReads, PassShape};
 use crate::policy::BatchView;
 use crate::tree::DraftTree;
 
-/// The numbers of tokens that draft pass number `pass` (from 1) processes and reads, if request i drafts `draft_len[i]`
-/// tokens. Pass 1 also has the draft model's prefill chunks. It also has the context tokens that the draft model has
-/// skipped: those tokens of all requests that draft or, with `always-extend`, of all requests.
+/// How many tokens draft pass number `pass` (from 1) processes, and how many KV tokens it reads, if request i drafts
+/// `draft_len[i]` tokens. Pass 1 also has the draft model's prefill chunks. It also has the context tokens that the
+/// draft model has skipped: of the requests that draft or, with `always-extend`, of all requests.
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
     let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -34,10 +34,10 @@ pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
     with_prefill_and_catch_up(batch, batch.len() as u64, batch.context_sum, pass, |_| true, |_| true)
 }
 
-/// The numbers of tokens processed and read in the only draft pass of a step with
-/// [`Drafting::Parallel`](crate::Drafting). Request i gets its `draft_len[i]` tokens at once. All these tokens count as
-/// batched tokens, and each attends to the context and to the tokens before it. Prefill chunks, and context tokens that
-/// the draft model has skipped, are added as in pass 1 of [`draft_pass`].
+/// How many tokens the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting) processes, and how many
+/// KV tokens it reads. Request i gets its `draft_len[i]` tokens at once. All these tokens count as batched tokens, and
+/// each attends to the context and to the tokens before it. Prefill chunks, and context tokens that the draft model has
+/// skipped, are added as in pass 1 of [`draft_pass`].
 pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     let mut shape = PassShape::default();
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -54,8 +54,8 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     shape
 }
 
-/// The shape (tokens processed and read) of draft pass number `pass` (from 1) over trees. For each request i with
-/// `draft_len[i] ≥ pass` the pass has the root or the frontier (the nodes that the pass expands) of `trees[i]`. It
+/// The shape (tokens processed, KV tokens read) of draft pass number `pass` (from 1) over trees. For each request i
+/// with `draft_len[i] ≥ pass` the pass has the root or the frontier (the nodes that the pass expands) of `trees[i]`. It
 /// reads once the KV of the request and of the tree tokens that earlier passes have processed. Pass 1 also has prefill
 /// chunks, and context tokens that the draft model has skipped, as in [`draft_pass`].
 pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
@@ -76,8 +76,9 @@ pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &
     shape
 }
 
-/// The shape (tokens processed and read) of the target pass over trees: the root and the kept nodes of each request,
-/// and the prefill chunks. With `per-position`, every node reads the context and the path from the root to the node.
+/// The shape (tokens processed, KV tokens read) of the target pass over trees: the root and the nodes to verify of each
+/// request, and the prefill chunks. With `per-position`, every node reads the context and the path from the root to the
+/// node.
 pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextReads) -> PassShape {
     let (mut nodes, mut positions) = (0u64, 0u64);
     for (tree, &c) in trees.iter().zip(batch.context) {
@@ -90,7 +91,7 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
     target_pass(batch, nodes, positions, reads)
 }
 
-/// The shape (tokens processed and read) of draft pass `pass`, in which `n` requests draft one token each. These
+/// The shape (tokens processed, KV tokens read) of draft pass `pass`, in which `n` requests draft one token each. These
 /// requests together have `context` tokens in KV. `drafts(i)` says whether request i is one of them. Pass 1 also has
 /// prefill chunks. It also has the context tokens that the draft model has skipped, for each request i for which
 /// `catches_up(i)` is true.
@@ -112,9 +113,9 @@ fn with_prefill_and_catch_up(
     shape
 }
 
-/// The numbers of tokens processed and read in the draft pass of a step in which nothing is drafted. The pass has
-/// prefill chunks and, with `always-extend`, all context tokens that the draft model has skipped. `None` if it has no
-/// tokens.
+/// How many tokens the draft pass of a step in which nothing is drafted processes, and how many KV tokens it reads. The
+/// pass has prefill chunks and, with `always-extend`, all context tokens that the draft model has skipped. `None` if
+/// the pass would have no tokens.
 pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     let mut shape = PassShape::default();
     add_draft_prefill(batch, &mut shape);
@@ -122,8 +123,8 @@ pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     (shape.batched > 0).then_some(shape)
 }
 
-/// The numbers of tokens processed and read in the target pass of a step without a drafter: one token for each decode
-/// request, and the prefill chunks.
+/// How many tokens the target pass of a step without a drafter processes, and how many KV tokens it reads. It processes
+/// one token for each decode request, and the prefill chunks.
 pub fn plain_pass(batch: &BatchView) -> PassShape {
     let n = batch.len() as u64;
     PassShape {
@@ -134,8 +135,8 @@ pub fn plain_pass(batch: &BatchView) -> PassShape {
     }
 }
 
-/// The numbers of tokens processed and read in the target pass: `verify_len[i] + 1` positions of decode request i, and
-/// the prefill chunks.
+/// How many tokens the target pass processes, and how many KV tokens it reads. It processes `verify_len[i] + 1`
+/// positions of decode request i, and the prefill chunks.
 pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -> PassShape {
     if let Some(v) = common(verify_len) {
         return verify_pass_all(batch, v, reads);
@@ -159,10 +160,10 @@ pub fn verify_pass_all(batch: &BatchView, verify_len: u32, reads: ContextReads) 
     target_pass(batch, n * v, (v + 1) * batch.context_sum + n * (v * (v + 1) / 2), reads)
 }
 
-/// The shape (tokens processed and read) of the target pass over the step's prefill chunks, the newest token of each
-/// decode request, and `drafts` draft tokens in total. `positions` is a sum over these newest tokens and draft tokens:
-/// the number of KV tokens before each of them. `reads` says whether a request's context is read once, or once for each
-/// of its tokens.
+/// The shape (tokens processed, KV tokens read) of the target pass over the step's prefill chunks, the newest token of
+/// each decode request, and `drafts` draft tokens in total. `positions` is a sum over these newest tokens and draft
+/// tokens: the number of KV tokens before each of them. `reads` says whether a request's context is read once, or once
+/// for each of its tokens.
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {

@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The part of a simulation that decides the draft lengths: nothing, a policy or an oracle.
 pub enum Speculation {
-    /// No drafter: the engine decodes one token a request and step (invariant 7 of INVARIANTS.md).
+    /// No drafter: the engine decodes one token for each request in each step (invariant 7 of INVARIANTS.md).
     Off,
     /// A policy, which sees only what a server sees.
     Policy(Box<dyn SpecPolicy>),
@@ -82,8 +82,8 @@ pub struct Simulation<'a> {
     pub noise_cv: f64,
     /// The source that decides which draft tokens are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// Seed of the noise, and of the guesses of a draft model that has its own device. The acceptance source has its
-    /// own seed.
+    /// Seed of the noise, and of the draws that decide whether a draft model on its own device guesses correctly what
+    /// the target accepts. The acceptance source has its own seed.
     pub seed: u64,
     /// The run's TPOT limit that policies see, seconds; infinity for none. A request's own limit takes precedence.
     pub slo_tpot_s: f64,

@@ -30,8 +30,9 @@ pub enum Growth {
 /// The value of [`Node::parent`] at depth 1. The root of a tree is not a node, so it has no index.
 pub const ROOT: u32 = u32::MAX;
 
-/// The key of the path that continues the path with key `path` by a guess of rank `rank` at `depth` (from 0). A path of
-/// first guesses alone has the key 0.
+/// A number that identifies a path in a draft tree: a hash of the ranks of its guesses, 0 for first guesses alone.
+/// `path` identifies the path to the parent. The returned path continues it by the guess of rank `rank` at `depth`
+/// (from 0).
 pub fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
     if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
 }
@@ -49,7 +50,8 @@ pub struct Node {
     pub confidence: f64,
     /// Product of the confidences along the path from the root to the node.
     pub score: f64,
-    /// Key of the path from the root to the node: 0 if all guesses are first guesses, else a hash of the ranks.
+    /// A number that identifies the path from the root to the node: 0 if all guesses are first guesses, else a hash of
+    /// the ranks.
     pub path: u64,
     /// Whether the node will be verified.
     pub kept: bool,
@@ -59,7 +61,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct DraftTree {
     nodes: Vec<Node>,
-    /// Indices of the nodes that the next pass expands, in order.
+    /// Indices of the nodes that the next draft pass expands, in the order in which they were drafted.
     frontier: Vec<u32>,
     depth: u32,
     /// Number of tokens of this tree, root included, that the draft model has processed: the sum of the widths of all
@@ -97,7 +99,8 @@ impl DraftTree {
         if self.depth == 0 { 1 } else { self.frontier.len() as u32 }
     }
 
-    /// Indices of the nodes that the next pass expands, in order. Empty before the first pass, which expands the root.
+    /// Indices of the nodes that the next draft pass expands, in the order in which they were drafted. Empty before the
+    /// first pass, which expands the root.
     pub fn frontier(&self) -> &[u32] {
         &self.frontier
     }
@@ -108,7 +111,8 @@ impl DraftTree {
     }
 
     /// Grows the tree by one level. `guess(parent, rank)` returns two values: the draft model's probability of its
-    /// `rank`-th guess below the node `parent` (`None` for the root), and the key of the path to this guess.
+    /// `rank`-th guess below the node `parent` (`None` for the root), and a number that identifies the path to this
+    /// guess ([`Node::path`]).
     pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f64, u64)) {
         let children = match growth {
             Growth::Expansion(children) => children[(self.depth as usize).min(children.len() - 1)],
@@ -143,7 +147,8 @@ impl DraftTree {
         self.depth += 1;
     }
 
-    /// Marks for verification exactly the nodes for which `keep` is true. Panics if a kept node's parent is not kept.
+    /// Marks for verification (keeps) exactly the nodes for which `keep` is true. Panics if a kept node's parent is not
+    /// kept.
     pub fn keep(&mut self, mut keep: impl FnMut(usize, &Node) -> bool) {
         for at in 0..self.nodes.len() {
             let kept = keep(at, &self.nodes[at]);
@@ -156,8 +161,9 @@ impl DraftTree {
         }
     }
 
-    /// Keeps the `most` nodes with the highest scores, and among nodes with equal scores the earlier ones. Scores never
-    /// rise along a path, so a kept node's parent is kept too (EAGLE-2's rerank). `order` is a buffer.
+    /// Marks for verification (keeps) the `most` nodes with the highest scores, and among nodes with equal scores the
+    /// earlier ones. Scores never rise along a path, so a kept node's parent is kept too (EAGLE-2's rerank). `order` is
+    /// a buffer.
     pub fn keep_best(&mut self, most: u32, order: &mut Vec<u32>) {
         order.clear();
         order.extend(0..self.nodes.len() as u32);
@@ -174,8 +180,8 @@ impl DraftTree {
         }
     }
 
-    /// Keeps only the first `most` nodes of the kept nodes. Parents come before their children, so no kept node loses
-    /// its parent.
+    /// Of the nodes that are marked for verification (kept), keeps only the first `most`. Parents come before their
+    /// children, so no kept node loses its parent.
     pub fn keep_first(&mut self, most: u32) {
         self.nodes.iter_mut().filter(|n| n.kept).skip(most as usize).for_each(|n| n.kept = false);
     }
@@ -185,15 +191,15 @@ impl DraftTree {
         self.nodes.iter().filter(|n| n.kept).count() as u32
     }
 
-    /// Depth of the deepest kept node.
+    /// Depth of the deepest node that is marked for verification (kept).
     pub fn kept_depth(&self) -> u32 {
         self.nodes.iter().filter(|n| n.kept).map(|n| n.depth).max().unwrap_or(0)
     }
 
-    /// Verifies the tree: walks down the kept nodes as long as the next one is the target's token, stores the path of
-    /// accepted nodes, and returns its length. At depth d (from 1) the target's token is the draft model's `rank(d)`-th
-    /// guess. `rank` is called for each accepted depth, and for the next depth if the last accepted node has a kept
-    /// child.
+    /// Verifies the tree: walks down the nodes to verify (kept nodes) as long as the next one is the target's token,
+    /// stores the path of accepted nodes, and returns its length. At depth d (from 1) the target's token is the draft
+    /// model's `rank(d)`-th guess. `rank` is called for each accepted depth, and for the next depth if the last
+    /// accepted node has a kept child.
     pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;

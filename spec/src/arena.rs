@@ -1,5 +1,5 @@
-//! The `[arena]` table of an experiment file: the experiment is a scenario of the arena, in which all policies are
-//! compared.
+//! The `[arena]` table of an experiment file. It makes the experiment a scenario of the arena, a comparison of all
+//! policies over many experiments.
 //!
 //! Policies are tuned on some scenarios and judged on others. The table says for which of the two the scenario may be
 //! used, or that it judged an earlier version of a policy. If the experiment does not list `policies`, every policy
@@ -7,13 +7,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The `[arena]` table of an experiment that is a scenario of the arena, in which all policies are compared.
+/// The `[arena]` table. It makes the experiment a scenario of the arena, a comparison of all policies over many
+/// experiments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arena {
     /// Whether policies may be tuned on the scenario (`tuning`), or whether it judges them (`held-out`, `seen`).
     pub set: ArenaSet,
-    /// How this scenario (experiment of the arena) differs from the other scenarios, in one sentence.
+    /// How this scenario differs from the other scenarios (experiments over which all policies are compared), in one
+    /// sentence.
     pub about: String,
     /// Whether the scenario also runs with `foretoken run FOLDER --quick`, which runs only some scenarios and few
     /// seeds. Default: false.
@@ -25,13 +27,13 @@ pub struct Arena {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArenaSet {
-    /// Policies may be tuned on the scenario (experiment of the arena).
+    /// Policies may be tuned on this scenario (an experiment over which all policies are compared).
     Tuning,
     /// The scenario judged an earlier version of a policy. Its results are known since then, so that it cannot judge a
     /// later version.
     Seen,
-    /// The scenario (experiment of the arena) judges policies. Their constants do not change after the scenario was
-    /// run.
+    /// The scenario (an experiment over which all policies are compared) judges policies. The constants of policies do
+    /// not change after the scenario was run.
     HeldOut,
 }
 

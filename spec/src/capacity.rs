@@ -35,8 +35,8 @@ pub struct CapacitySpec {
     pub window_s: Option<[f64; 2]>,
 }
 
-/// The allowed range of `tolerance` (how exact a capacity search is). With a smaller tolerance, rates that are this
-/// close would give equal results.
+/// The allowed range of `tolerance` (how exact a capacity search is). Two rates that differ by less than 0.01 % would
+/// give equal results, so a smaller tolerance is refused.
 const TOLERANCES: [f64; 2] = [1e-4, 0.5];
 
 /// Reads a list of exactly two numbers. serde alone would ignore further numbers.

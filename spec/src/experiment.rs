@@ -249,8 +249,8 @@ pub enum Reference {
     /// changes with the load. At scale 1, autoregressive decoding keeps the bound for 90 % of the requests at every
     /// load, by definition.
     EachLoad,
-    /// The autoregressive run at the swept values that `at` names, by path, gives the bound. A swept table is named by
-    /// its index in the sweep, from 0.
+    /// The autoregressive run at stated swept values gives the bound. `at` lists them by the path of the setting. If a
+    /// swept value is a table, its index in the sweep, from 0, stands for it.
     At(#[schemars(with = "BTreeMap<String, serde_json::Value>")] At),
 }
 

@@ -44,7 +44,7 @@ pub struct LiveSpec {
     #[serde(default = "one")]
     pub time_scale: f64,
     /// Number of requests that are served in a closed loop before each policy's clock starts, so that caches, clock
-    /// rates and buffers settle. They do not count.
+    /// rates and buffers settle. No result includes these requests.
     #[serde(default = "warm_up")]
     pub warm_up_requests: u32,
 }
@@ -53,8 +53,8 @@ pub struct LiveSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// The thread spins. The core keeps its clock rate and its caches, so that passes after a wait take as long as in a
-    /// profile.
+    /// The thread spins. The core keeps its clock rate and its caches, so passes after a wait take no longer than
+    /// passes that follow each other, as in the measurement of a profile.
     #[default]
     Spin,
     /// The thread sleeps and leaves the core to other threads. Passes after a wait may take longer.

@@ -176,7 +176,8 @@ pub fn tell(problem: Problem) {
     let fancy = std::io::stderr().is_terminal();
     let options =
         miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
-    // Setting the hook fails if a problem was printed before. The hook is then already set.
+    // miette accepts a handler for the output only once. If a problem was printed before, this call fails, and the
+    // handler of then, which has the same options, remains.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
     // The text was escaped when the problem was made. The escape codes that remain are miette's colours.
     std::eprintln!("{:?}", miette::Report::new(problem));

@@ -208,7 +208,7 @@ impl SloSpec {
     }
 }
 
-/// Checks that `[hardware]` states the cost of both models' passes, or a profile.
+/// Checks that `[hardware]` either names a profile or states the cost of both models' passes (`target` and `draft`).
 fn check_costs(doc: &Document) -> Result<()> {
     let hardware = Path::of("hardware");
     let is_table = doc.get(&hardware).is_some_and(|node| node.get_ref().is_table());
@@ -287,9 +287,9 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
 }
 
 /// The help text for an error at `key` of a roofline. For an unknown preset the text names the nearest preset, or says
-/// how to give the numbers. For a known preset the text says that the values do not fit together. For a number of the
-/// GPU (`gpu.…`) it says that the number must be above 0. `None` for other keys, and for other latency models than a
-/// roofline.
+/// how to give the numbers. For a known preset it says to choose another one, because the error is about a combination
+/// of settings. For a number of the GPU (`gpu.…`) it says that the number must be above 0. `None` for other keys, and
+/// for other latency models than a roofline.
 fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
     let LatencySpec::Roofline(roofline) = spec else { return None };
     let known = match key {
@@ -298,7 +298,8 @@ fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
         _ => return key.starts_with("gpu.").then(|| ABOVE_0.to_owned()),
     };
     if known {
-        // The preset's name exists, so the error is about values that do not fit together.
+        // The preset exists, so the error is not about its name: the GPU, the model and the other settings cannot be
+        // combined.
         return Some("choose another GPU or model, or change the settings that the error names".into());
     }
     let near = match key {

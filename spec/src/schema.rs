@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 /// profile may give them.
 const HARDWARE: &str = "Hardware";
 
-/// Tables of an experiment that may be left out when `foretoken observe` sends the experiment to a real server.
+/// Tables of an experiment that may be left out when `foretoken observe` sends the experiment's requests to a real
+/// server.
 const UNKNOWN_OF_A_SERVER: [&str; 2] = ["hardware", "acceptance"];
 
 /// Most characters of a line of the JSON schema's text. A longer value is written over several lines.
@@ -129,8 +130,9 @@ fn strip(schema: &mut Value, key: &str) {
     }
 }
 
-/// Definitions of the JSON schema that are added to the definitions of the Rust types: the sweep of every kind of
-/// value, and kinds of values that have no Rust type. Each definition is written once.
+/// Definitions that the JSON schema needs beside the definitions of the Rust types: a definition of `{ sweep = [...] }`
+/// for every kind of value, and definitions of values that have no Rust type, such as a list of strings. Each
+/// definition is written once.
 #[derive(Default)]
 struct Shared {
     definitions: Map<String, Value>,
@@ -206,8 +208,8 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// The name of a kind of value that needs no definition of its own: a type, or a plain number, text or boolean.
-/// `None` for all other values.
+/// A name for a value's schema that needs no definition of its own. It is the name of a Rust type's definition, or
+/// describes a plain number, text or boolean, such as `uint32-from-1`. `None` for all other values.
 fn name_of(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     if let (Some(name), 1) = (value["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")), object.len()) {

@@ -1,5 +1,5 @@
-//! Reads texts that people write: settings, states, prompts. Pipes are read like files. A text without an end is
-//! refused, because the length is limited.
+//! Reads texts that people write, such as experiments, prompts and server states for `decide`. Pipes are read like
+//! files. A text without an end is refused, because the length is limited.
 
 use foretoken_traces::limits;
 use std::io::{Error, ErrorKind, Read, Result};

@@ -83,7 +83,7 @@ mod tests {
         let schema = crate::schema::experiment();
         let mut found = Vec::new();
         numbers(&schema, &schema, "", &[], &mut found);
-        // The tables of commands other than `run` have no sweeps, so their numbers need no words.
+        // Settings in the tables of commands other than `run` are never swept, so they need no line in `words.txt`.
         let elsewhere = ["live", "validate", "observe"];
         let first = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
         found.retain(|path| !UNSWEPT.contains(&first(path).as_str()) && !elsewhere.contains(&first(path).as_str()));

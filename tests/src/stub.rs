@@ -55,7 +55,7 @@ pub struct Completion {
     pub usage: bool,
     /// The `finish_reason` of the answer.
     pub reason: &'static str,
-    /// The server's metrics of the answer, sent with the usage; `None` for no metrics.
+    /// The answer's `metrics` (per-request metrics as JSON), sent with the usage; `None` for no metrics.
     pub metrics: Option<Value>,
     /// Number of chunks after which the connection breaks off; `None` if the answer is sent to its end.
     pub cut_after: Option<usize>,

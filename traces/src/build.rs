@@ -107,7 +107,7 @@ fn not_empty(requests: usize) -> Result<(), TraceError> {
     Err(TraceError::spec("arrivals", "not one request is left", hint))
 }
 
-/// Refuses a workload for which fewer requests were drawn than the setting `requests` asks for, or none.
+/// Refuses a workload for which no request was drawn, or fewer requests than the setting `requests` asks for.
 pub(crate) fn too_few(spec: &WorkloadSpec, requests: usize) -> Result<(), TraceError> {
     all_arrive(spec, requests)?;
     not_empty(requests)
@@ -230,7 +230,7 @@ pub(crate) fn drawn_times(spec: &WorkloadSpec, seed: u64) -> DrawnTimes {
 }
 
 /// The arrival times that `generator` draws. They end at `duration_s`, after `requests` arrivals, or at the end of the
-/// clock. AdaSpec's load shapes T1, T2 and T3 end at [`SHAPE_S`] if neither setting is given.
+/// clock, whichever comes first. AdaSpec's load shapes T1, T2 and T3 end at [`SHAPE_S`] if neither setting is given.
 fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> DrawnTimes {
     let draws = Draws::new(seed, Stream::Arrivals, 0);
     let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));

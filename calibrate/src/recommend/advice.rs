@@ -35,7 +35,8 @@ pub struct Advice {
     /// The policy with draft lengths by batch size (vLLM's table, or SGLang's adaptive policy), with its largest loss
     /// over all loads. `None` if there is no such candidate, or if it breaks the limit on TPOT at a load.
     pub by_table: Option<Best>,
-    /// True if no fixed draft length is within 1 % of the best one at every load.
+    /// True if there are several loads, and no fixed draft length is good at all of them. A length is good at a load if
+    /// its cost (such as mean E2E) is at most 1 % above the cost of the best fixed length there.
     pub depends_on_load: bool,
     /// The calibration's error between runs, as a share: the error with which a fit to all other runs predicts the
     /// summed step times of a run. Only a gain above this error counts.

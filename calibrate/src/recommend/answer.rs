@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A candidate policy, with its largest loss over the loads and the load at which it loses most.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Best {
-    /// The label of the candidate policy.
+    /// The label of the candidate policy, such as `fixed-3`.
     pub policy: String,
     /// The name of the candidate policy in advice, such as `K = 3`.
     pub name: String,
@@ -41,6 +41,7 @@ pub struct WithHost {
     pub verdict: Verdict,
     /// The name of the best candidate policy with host time.
     pub best: Option<String>,
-    /// True if the verdict with host time is of another kind than the verdict without it.
+    /// True if host time changes the verdict, for example from [`Verdict::Change`] to [`Verdict::Stay`]. A change of
+    /// the best policy alone does not count.
     pub flips: bool,
 }

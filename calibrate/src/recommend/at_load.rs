@@ -16,7 +16,8 @@ use std::sync::atomic::AtomicBool;
 /// A load, with the candidate policies' simulated results at it.
 #[derive(Clone, Debug, Serialize)]
 pub struct AtLoad {
-    /// The load's name: `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
+    /// The load's name, such as `closed loop of 4`, `Poisson 3/s`, or `log of k3, 2.9 requests/s` (the arrivals that
+    /// were recorded in the run `k3`).
     pub load: String,
     /// The names of the observed runs with this load.
     pub runs: Vec<String>,
@@ -24,7 +25,8 @@ pub struct AtLoad {
     pub requests: usize,
     /// True if requests arrive at set times, false for a closed loop.
     pub open: bool,
-    /// The label of the best candidate policy at this load; `None` if no candidate keeps the limit on TPOT.
+    /// The label, such as `fixed-3`, of the best candidate policy at this load; `None` if no candidate keeps the limit
+    /// on TPOT.
     pub best: Option<String>,
     /// The name, as texts of the advice use it, of the best candidate policy at this load, such as `K = 3`. `None` if
     /// no candidate keeps the limit on TPOT.
@@ -96,8 +98,9 @@ impl AtLoad {
         self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
     }
 
-    /// A text for a table row if the server falls behind the arrivals at this load, with every candidate policy or else
-    /// with the policy that it runs now. `None` if neither is so.
+    /// A text for a table row about the overload at this load (how far the server falls behind the arrivals). If the
+    /// server falls behind with every candidate policy, the text is about the candidate of least cost. Otherwise it is
+    /// about the policy that the server runs now. `None` if the server keeps up with that policy.
     pub fn overloaded(&self) -> Option<String> {
         let words = |o: &Overload, who: &str| {
             let (came, served) = (short(o.offered_req_s), short(o.completed_req_s));

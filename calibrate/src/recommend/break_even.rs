@@ -45,7 +45,7 @@ pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<B
         let verified = batch * (k + 1);
         let host_s = config.step_overhead_s + config.host.decode_step_s(batch, verified);
         let mut s = target.pass(shape(verified, batch)).as_s() + host_s;
-        // Seconds of the draft passes. The first draft pass also runs over the tokens of the target's pass.
+        // Adds the seconds of the draft passes. The first draft pass also runs over the tokens of the target's pass.
         s += match (k, drafting) {
             (0, _) => 0.0,
             (_, Drafting::Parallel) => draft.pass(shape(verified + batch * k, batch)).as_s(),

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 /// A policy that the server could run, with its simulated results at one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
-    /// The label of the candidate policy.
+    /// The label of the candidate policy, such as `fixed-3`.
     pub policy: String,
     /// The name of the candidate policy in advice, such as `K = 3`.
     pub name: String,
@@ -119,7 +119,8 @@ pub fn evaluate(
     let settings = plan.seeds.iter().map(|&seed| setting(variant, seed, known)).collect::<Result<Vec<_>>>()?;
     let scaled = variant.experiment.slo.adaspec_scale.is_some() && objective.of == Goal::Slo;
     let bounds = settings.iter().map(|setting| match scaled {
-        // The SLO bound on TPOT is a multiple of plain decoding's latency with the same seed.
+        // The experiment states the SLO bound on TPOT as a multiple of plain decoding's latency. So plain decoding is
+        // simulated with the same seed.
         true => Ok(play(setting, &preset("autoregressive"), None, interrupt)?.slo),
         false => Ok(setting.slo(None)),
     });

@@ -48,9 +48,9 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// A command `foretoken observe` that runs the server with the policy `spec`. Its experiment is the experiment of the
-/// latest run in `runs`. Without runs, or if that experiment's file does not exist any more, it is the experiment of
-/// the question `ask`.
+/// A command `foretoken observe` that observes the server with the policy `spec`. The command names the experiment of
+/// the latest run in `runs`. Without runs, or if that experiment's file does not exist any more, the command names the
+/// experiment of the question `ask`.
 pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());

@@ -23,7 +23,8 @@ pub struct Decision {
     pub single: Option<usize>,
     /// The index of the candidate policy with draft lengths by batch size: vLLM's table, or SGLang's adaptive policy.
     pub by_table: Option<usize>,
-    /// True if no fixed draft length is within 1 % of the best one at every load.
+    /// True if there are several loads, and no fixed draft length is good at all of them. A length is good at a load if
+    /// its cost (such as mean E2E) is at most 1 % above the cost of the best fixed length there.
     pub depends_on_load: bool,
     /// What to do with the server's policy.
     pub verdict: Verdict,

@@ -67,9 +67,9 @@ impl WithHost {
         })
     }
 
-    /// A note for the user if host time does not change the kind of the advice (`flips` is false); else `None`.
-    /// `best` is the best candidate policy without host time. If another candidate is the best with host time, the
-    /// note calls the advice nearly the same.
+    /// A note for the user if host time leaves the verdict as it is (`flips` is false); else `None`. `best` is the best
+    /// candidate policy without host time. If the verdict is to change the policy, and another candidate is the best
+    /// with host time, the note calls the advice nearly the same.
     pub fn note(&self, best: Option<&str>) -> Option<String> {
         let same = !matches!(self.verdict, Verdict::Change) || self.best.as_deref() == best;
         let is = if same { "the same" } else { "nearly the same" };

@@ -2,13 +2,13 @@
 //! batch size, the best policy of the serving engine, their gains at each load, and how certain the gains are.
 //!
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
-//! or at the load of an experiment. If several candidates are within 1 % of the best candidate, the candidate whose
-//! largest draft length is smallest is taken.
+//! or at the load of an experiment. If several candidates cost (such as in mean E2E) at most 1 % more than the best
+//! candidate, the candidate whose largest draft length is smallest is taken.
 //!
 //! A gain or a loss at a load counts only if it exceeds its error. The error is the root of the sum of squares of the
-//! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised
-//! if the largest gain that counts, over all loads, exceeds the largest loss that counts. A change is also advised if
-//! the server's present policy breaks the limit on TPOT.
+//! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised if
+//! the largest gain that counts, over all loads, exceeds the largest loss that counts. A change is also advised if the
+//! server's present policy breaks the limit on TPOT.
 
 mod advice;
 mod answer;
@@ -87,8 +87,8 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if let Some(best) = found.best {
         at_loads.iter_mut().for_each(|at| at.advised_gain = decide::gain_over(at, now, best));
     }
-    // Statements about drafting are about one candidate policy that drafts: the advised policy if it drafts, or else
-    // the best fixed draft length.
+    // The candidate policy that stands for drafting, when drafting is compared with plain decoding: the advised policy
+    // if it drafts, or else the best fixed draft length.
     let drafting = found.best.filter(|&at| at_loads[0].candidates[at].longest > 0);
     let drafting = drafting.unwrap_or_else(|| best_drafting(&at_loads[typical]));
     let advised = match found.verdict {
@@ -106,7 +106,8 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         Verdict::Change | Verdict::DoNotSpeculate => found.best.filter(|&at| at != now),
         Verdict::Stay | Verdict::Unknown(_) => None,
     };
-    // The command observes the server at the load with the largest gain, where the gain is easiest to measure.
+    // The recommended command `foretoken observe` observes the server at the load with the largest gain, where the gain
+    // is easiest to measure.
     let gain = |at: &usize| at_loads[*at].advised_gain.map_or(f64::NEG_INFINITY, |g| g.mean);
     let largest = (0..asked.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap_or(typical);
     let confirm = changed.map(|at| confirm::command(ask, &specs[at], asked[largest].runs()));

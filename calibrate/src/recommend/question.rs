@@ -83,8 +83,8 @@ impl Question {
     }
 
     /// The plan (the checked list of all runs) of the question's experiment at the given load. The policies become
-    /// plain decoding, and `engine.max_draft_len` becomes `longest`. An observed load replaces the workload. For a full
-    /// engine, a closed loop of `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
+    /// plain decoding, and `engine.max_draft_len` becomes `longest`. An observed load replaces the workload. For
+    /// [`AskedLoad::Full`], a closed loop of `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
@@ -154,7 +154,8 @@ pub fn without_instants(workload: &mut WorkloadSpec) {
     workload.duration_s = None;
 }
 
-/// Checks that the plan sweeps no value, so that its engine and hardware have one setting.
+/// Checks that the plan (the checked list of all runs) sweeps no value, so that its engine and hardware have one
+/// setting.
 fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     if plan.variants.len() == 1 {
         return Ok(());
@@ -199,7 +200,7 @@ pub enum Goal {
 
 impl Objective {
     /// The cost of a run by this objective, such as its mean E2E; the best candidate policy has the least cost. `None`
-    /// if the run breaks the limit on TPOT, or finished too little to have a cost.
+    /// if the run breaks the limit on TPOT, or if it has no such number, for example because no request finished.
     pub fn cost(self, s: &Summary) -> Option<f64> {
         if let Some(limit) = self.p99_tpot_s {
             s.tpot.filter(|q| q.p99 <= limit)?;

@@ -24,7 +24,7 @@ pub struct Start {
 
 /// The files with which the engine is started to follow the recommendation. For vLLM: `speculative_config.json`, with
 /// `method` and `model` if the user gave them; no file if the advice is not to draft. For SGLang: `adaptive_spec.json`,
-/// and the table of steps per second with which DSpark plans.
+/// and the table of steps per second from which SGLang's scheduler DSpark decides how many draft tokens to verify.
 pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
     match ask.engine {
         Engine::Vllm => Ok(advised.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
@@ -71,10 +71,10 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
 }
 
 /// A table of steps per second by number of verified tokens, in SGLang's format (0.5.23,
-/// `speculative/dspark_components/dspark_sps.py`). With this table, DSpark maximises expected tokens times steps per
-/// second. An entry is valid up to the next entry. A step that verifies n tokens is taken to have n / (largest draft
-/// length + 1) requests, rounded up, with contexts of the mean length. The time of a step includes the draft passes
-/// and the host time.
+/// `speculative/dspark_components/dspark_sps.py`). With this table, SGLang's scheduler DSpark maximises expected tokens
+/// times steps per second. An entry is valid up to the next entry. A step that verifies n tokens is taken to have n /
+/// (largest draft length + 1) requests, rounded up, with contexts of the mean length. The time of a step includes the
+/// draft passes and the host time.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let Pair { target, draft } = setting.costs();

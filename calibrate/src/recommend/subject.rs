@@ -17,7 +17,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The server whose runs the question's calibration was made from.
+    /// The server whose runs the question's calibration was made from. If no server is known, the name is the path of
+    /// the experiment's file.
     pub fn observed(ask: &Question) -> Subject {
         let server = ask.known.as_ref().and_then(|known| known.server.as_ref());
         let name = server.map_or_else(
@@ -31,7 +32,7 @@ impl Subject {
     }
 
     /// The server whose runs the question's calibration was made from. If the question has no calibration, the models
-    /// and hardware of `plan`.
+    /// and hardware of the experiment in `plan`.
     pub fn of(ask: &Question, plan: &Plan) -> Subject {
         let seeds = plan.seeds.len();
         if ask.known.is_some() {

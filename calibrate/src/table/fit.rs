@@ -180,8 +180,8 @@ pub struct Unsupported {
     pub needed: f64,
 }
 
-/// The 95th percentile of F with 1 or 2 and `free` degrees of freedom. With 1, F is the square of Student's t. With 2,
-/// P(F > x) = (1 + 2x/n)^(-n/2).
+/// The 95th percentile of the F distribution with `numbers` (1 or 2) and `free` degrees of freedom. If `numbers` is 1,
+/// F is the square of Student's t. If it is 2, P(F > x) = (1 + 2x/n)^(-n/2) with n = `free`.
 fn f_95(numbers: usize, free: usize) -> f64 {
     let n = free as f64;
     match numbers {
@@ -240,8 +240,8 @@ impl Slopes {
             };
             let asked: Vec<Measured> = measured.iter().copied().filter(moves).collect();
             let value = terms.iter().position(|t| *t == term).map_or(0.0, |at| values[at]);
-            // A law holds only one size of the largest captured CUDA graph. If `term` has another size, `with`
-            // replaces the size in `law`.
+            // `law` (a set of costs) holds only one size of the largest captured CUDA graph. If `term` has another
+            // size, the costs that `with` returns have the size of `term`.
             let changed = law.with(&[term], &[value + term.step()]);
             let without = law.with(&[term], &[value]);
             let base = if without == law { None } else { Some(predicted(server, cells, &without, &asked)?) };

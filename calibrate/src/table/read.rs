@@ -78,8 +78,8 @@ impl Accepted {
 const COLUMNS: [&str; 11] =
     ["clients", "rate", "k", "input", "output", "requests", "max_num_seqs", "tok_s", "ttft_ms", "tpot_ms", "accepted"];
 
-/// Column names that other tools use in tables of benchmark results, each with the name and unit that the user should
-/// write.
+/// Column names and units that users may write by mistake in a table of benchmark results, each with the name and unit
+/// that the user should write instead.
 const OTHERS: [(&str, &str); 12] = [
     ("ttft_s", "ttft_ms, in milliseconds"),
     ("ttft_us", "ttft_ms, in milliseconds"),
@@ -123,9 +123,9 @@ impl Row<'_> {
 /// comments.
 ///
 /// # Errors
-/// A column is missing or unknown; a value is not a number of the column's kind; a row has no load, two loads or no
-/// measured value; two rows have the same load and draft length; or a value is in another unit than its column. The
-/// error names the line.
+/// A column is missing or unknown; a value is no number or is outside its column's range; a row has no load, two loads
+/// or no measured value; two rows have the same load and draft length; or a value is in another unit than its column.
+/// The error names the line.
 pub fn read(name: &str, text: &str) -> Result<Vec<Cell>> {
     let mut at = 0;
     let mut rows = Vec::new();

@@ -92,7 +92,7 @@ impl LoadOverTime {
 /// of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyFleet {
-    /// The label of the policy that the fleet's replicas run.
+    /// The label of the policy that the fleet's replicas run, such as `fixed-3`.
     pub policy: String,
     /// Is the policy autoregressive decoding, without drafting?
     pub baseline: bool,
@@ -173,7 +173,7 @@ pub struct Alternative {
 pub struct Crossover {
     /// The swept values at which the fleets are compared, as text; empty if nothing is swept.
     pub at: String,
-    /// The label of the policy that drafts in one of the two compared fleets.
+    /// The label, such as `fixed-3`, of the policy that drafts in one of the two compared fleets.
     pub policy: String,
     /// Number of replicas of each of the two compared fleets.
     pub replicas: u32,
@@ -199,7 +199,7 @@ impl Crossover {
     }
 }
 
-/// The answer of the search for the smallest fleet, for all policies of a plan.
+/// The answer of the search for the smallest fleet, for all policies of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct FleetAnswer {
     /// The name of the experiment whose fleets were searched.
@@ -222,10 +222,10 @@ pub struct FleetAnswer {
     pub fleets: Vec<PolicyFleet>,
     /// Three fleets to compare at each combination of swept values. Two fleets have the fewest replicas that any
     /// drafting policy needs, one without drafting and one with drafting. The third fleet does not draft and has one
-    /// more replica. Empty if no drafting policy has a fleet.
+    /// more replica. Empty if no fleet with a drafting policy carries the load (serves it within the SLO).
     pub ways: Vec<Alternative>,
     /// The request rate at which drafting begins or ceases to pay, for each combination of swept values at which a
-    /// drafting policy has a fleet.
+    /// fleet with a drafting policy carries the load (serves it within the SLO).
     pub crossovers: Vec<Crossover>,
 }
 

@@ -1,6 +1,6 @@
 //! The answer of the search for the smallest fleet in sentences: which fleet to run and what it costs. For comparison,
-//! a sentence has the cost of a fleet without drafting. If the recommended fleet does not draft, it has the cost of the
-//! cheapest fleet with drafting.
+//! a sentence has the cost of a fleet without drafting. If the recommended fleet does not draft, the sentence has the
+//! cost of the cheapest fleet with drafting instead.
 
 use super::answer::{Alternative, FleetAnswer, PolicyFleet};
 use crate::words::{digits, swept_in_words};
@@ -26,9 +26,10 @@ impl FleetAnswer {
         lines
     }
 
-    /// The cheapest fleet that a server can run. If several fleets have the least price, takes the first of these
-    /// fleets that drafts and whose requests take less time than without drafting. If no such fleet drafts with a
-    /// gain, takes the first of the cheapest fleets in `fleets`.
+    /// The cheapest fleet that carries the load (serves it within the SLO), among fleets whose policy and router see no
+    /// hidden truth (such as which draft tokens will be accepted). If several fleets have the least price, takes the
+    /// first of these fleets that drafts and whose requests take less time than without drafting. If there is no such
+    /// fleet, takes the first of the cheapest fleets in `fleets`.
     fn best<'a>(&self, fleets: &[&'a PolicyFleet]) -> Option<&'a PolicyFleet> {
         let able = || fleets.iter().copied().filter(|f| !f.bound && f.cost_hour.is_some());
         let least = able().filter_map(|f| f.cost_hour).reduce(f64::min)?;

@@ -14,18 +14,18 @@ use std::path::Path as FilePath;
 pub struct Question {
     /// The experiment with its `[fleet]` table.
     pub plan: Plan,
-    /// The experiment without its `[fleet]` table. With it, the capacity of one replica alone is searched.
+    /// The experiment without its `[fleet]` table. The capacity of one replica alone is searched with this experiment.
     pub alone: Plan,
     /// The `[capacity]` table, such as the share of requests that must keep their SLO bounds.
     pub spec: CapacitySpec,
 }
 
-/// Reads the input of a search for the smallest fleet from an experiment's document. Relative paths in the document
+/// Reads the input of a search for the smallest fleet from an experiment's TOML, `document`. Relative paths in the TOML
 /// start at `folder`.
 ///
 /// # Errors
-/// The experiment is wrong; it has no `[fleet]` or no price of a GPU; its fleet lists kinds of replicas, so there is
-/// no single number to search; or a rule scales its fleet.
+/// The experiment is wrong; it has no `[fleet]` or no price of a GPU; its `fleet.replicas` lists kinds of replicas, so
+/// there is no single number to search; or its `fleet.scaling` changes the number of replicas during a run.
 pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
     let plan = Plan::of(document.clone(), folder)?;
     for variant in &plan.variants {
@@ -60,14 +60,14 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
 }
 
 impl Question {
-    /// Price of one GPU per hour in variant number `variant` (a combination of swept values) of the plan.
+    /// Price of one GPU per hour in variant number `variant` (a combination of swept values) of the experiment.
     pub fn price_gpu_hour(&self, variant: usize) -> f64 {
         let fleet = self.plan.variants[variant].experiment.fleet.as_ref();
         fleet.and_then(|fleet| fleet.price_gpu_hour).expect("`load` refuses fleets without a price")
     }
 
-    /// The index of the variant (combination of swept values) of `alone` that belongs to variant number `variant` of
-    /// the fleet's plan: it has the same swept values, except swept settings of the fleet. 0 if there is no such
+    /// The index in `alone` of the variant (combination of swept values) that belongs to variant number `variant` in
+    /// `plan`. The two variants have the same swept values, except swept settings of the fleet. 0 if there is no such
     /// variant.
     pub fn alone_of(&self, variant: usize) -> usize {
         let choices: Vec<_> =

@@ -81,7 +81,7 @@ impl Trial<'_> {
     /// is true, the run ends when all counted requests (without the warm-up) have ended.
     ///
     /// # Errors
-    /// The run is interrupted, or the simulated clock passes its end.
+    /// The run is interrupted, or lasts longer than the simulated clock can count (213 days).
     pub fn probe(&self, setting: &mut Setting, replicas: u32, rate: f64, to_the_end: bool) -> Result<Probe> {
         let Trial { load, policy, slo, flag } = *self;
         setting.workload.arrival = load.at(rate);

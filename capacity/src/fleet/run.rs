@@ -66,7 +66,8 @@ pub fn complete(
 /// fewest replicas. Then compares fleets with and without drafting. Uses the threads of the current pool.
 ///
 /// # Errors
-/// The experiment is wrong, a probe cannot be stored, or the search is interrupted. Finished probes stay stored.
+/// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted. Results of finished
+/// runs stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
     // Builds the requests of every variant (combination of swept values) once, with the first seed, before anything
@@ -107,8 +108,8 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
     Ok(answer)
 }
 
-/// The searches for the fewest replicas in a plan, as (index of the variant, index of the policy), in the plan's order:
-/// for each variant all policies.
+/// The searches for the fewest replicas in an experiment, as (index of the variant, index of the policy). They are
+/// sorted by variant (combination of swept values), then by policy.
 pub fn pairs(plan: &Plan) -> Vec<(usize, usize)> {
     let policies = plan.policies.len();
     (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect()
@@ -118,7 +119,7 @@ pub fn pairs(plan: &Plan) -> Vec<(usize, usize)> {
 /// tried number of replicas. `alone` has the capacity of one replica alone.
 ///
 /// # Errors
-/// The experiment is wrong, a probe cannot be stored, or the search is interrupted.
+/// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted.
 pub fn search_one(
     question: &Question,
     alone: &Answer,
@@ -146,7 +147,8 @@ struct Searcher<'a> {
     bar: Bar,
 }
 
-/// A setting of the experiment that is ready for simulated runs, with its requests and its SLO bounds.
+/// What simulated runs with one seed at one combination of swept values need: the server, the requests and the SLO
+/// bounds.
 struct Prepared {
     setting: Setting,
     load: Load,
@@ -263,9 +265,9 @@ impl Searcher<'_> {
         Ok(Prepared { setting, load, slo })
     }
 
-    /// The SLO bounds of a setting. If the experiment gives the TPOT bound as a multiple, the bound is this multiple of
-    /// the P90 TPOT of autoregressive decoding with one request at a time on one replica. It is an error if there is no
-    /// bound at all.
+    /// The SLO bounds of `setting` (requests and server at one combination of swept values with one seed). If the
+    /// experiment gives the TPOT bound as a multiple, the bound is this multiple of the P90 TPOT of autoregressive
+    /// decoding with one request at a time on one replica. It is an error if there is no bound at all.
     fn slo(&self, setting: &mut Setting) -> Result<Slo> {
         let plain = &self.plan().policies[self.plan().baseline].spec;
         let scaled = self.plan().variants[0].experiment.slo.adaspec_scale.is_some();
@@ -290,10 +292,10 @@ impl Searcher<'_> {
         Ok(LoadOverTime::of(&load.at(load.own_rate())))
     }
 
-    /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth. Compares three
-    /// fleets: the fleet with this policy, as many replicas without drafting, and one more replica without drafting.
-    /// Also finds the rate at which drafting begins or ceases to pay. Compares nothing if no drafting policy has a
-    /// fleet.
+    /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth (such as which draft
+    /// tokens will be accepted). Compares three fleets: the fleet with this policy, as many replicas without drafting,
+    /// and one more replica without drafting. Also finds the rate at which drafting begins or ceases to pay. Compares
+    /// nothing if no fleet with such a policy carries the load (serves it within the SLO).
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];

@@ -16,8 +16,8 @@ pub struct Tried {
 pub enum Next {
     /// The search is not finished: try this number of replicas.
     Try(u32),
-    /// The answer: the fewest replicas that carry the load (serve it within the SLO), above every number of replicas
-    /// that did not.
+    /// The answer: the fewest replicas that carry the load (serve it within the SLO). It is above every tried number of
+    /// replicas that does not carry the load.
     Found(u32),
     /// The answer: not even [`Search::most`] replicas carry the load (serve it within the SLO).
     Nothing,
@@ -53,8 +53,8 @@ impl Search {
     }
 
     /// Checks that `found` is the fewest number of replicas that carry the load (serve it within the SLO), by trying
-    /// one replica more. Does not check if `found` is `most`. If `found + 1` replicas do not carry the load, the search
-    /// goes on with larger numbers.
+    /// one replica more. If `found + 1` replicas do not carry the load, the search goes on with larger numbers. If
+    /// `found` is `most`, the largest number that may be tried, there is no check.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
         let is_checked = tried.iter().any(|t| t.replicas == found + 1);
         if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }

@@ -46,13 +46,13 @@ pub fn go_on(path: &Path, shard: Shard, pool: &ThreadPool, work: &Work) -> Resul
     run_shard(&question_of(&Folder::at(path.to_path_buf()))?, path, shard, true, pool, work)
 }
 
-/// Runs one shard (a part for one machine) of a search for the fewest replicas in the folder at `path`. If `goes_on`
-/// is true, the call may continue a shard that was begun before. Returns the number of cells (searches × seeds) of
-/// the shard; 0 if the shard was complete before.
+/// Runs one shard (a part for one machine) of a search for the fewest replicas in the folder at `path`. If `goes_on` is
+/// true, the call may continue a shard that was begun before. Returns the number of cells (searches × seeds) of the
+/// shard; 0 if the shard was complete before.
 ///
 /// # Errors
-/// The folder or the shard is not usable (see [`Marks::begin`]); the experiment is wrong; a probe cannot be stored; or
-/// the search is interrupted.
+/// The folder or the shard is not usable (see [`Marks::begin`]); the experiment is wrong; the result of a run cannot be
+/// stored; or the search is interrupted.
 pub fn run_shard(
     question: &Question,
     path: &Path,
@@ -159,7 +159,7 @@ pub enum Merged {
 }
 
 /// Makes complete results from the shards in the folder at `path`. The results equal the results of a search on one
-/// machine, except the manifest's timing.
+/// machine, except the run time in the manifest (the list of the folder's files).
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different searches; another merge is running; a trace is missing or

@@ -9,7 +9,7 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The folder in which the runs of one plan's search for the fewest replicas are stored.
+/// The folder that stores the runs of one experiment's search for the fewest replicas.
 pub struct Store {
     folder: PathBuf,
     plan: String,
@@ -31,7 +31,8 @@ pub struct StoredProbes {
 }
 
 impl Store {
-    /// Opens the store of tried numbers of replicas in a results folder. `plan` is the plan's digest.
+    /// Opens the store of tried numbers of replicas in a results folder. `plan` is the digest of the experiment's plan
+    /// (the checked list of all runs).
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -46,7 +47,8 @@ impl Store {
         self.folder.join(format!("fleet-v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored runs of the search `id`. Empty if the file is missing, is damaged, or belongs to another plan.
+    /// The stored runs of the search `id`. Empty if the file is missing, is damaged, or was written for a plan (list of
+    /// all runs) with another digest.
     pub fn load(&self, id: SearchId) -> StoredProbes {
         let stored =
             std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());

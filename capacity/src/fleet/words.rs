@@ -190,7 +190,7 @@ fn rank(f: &PolicyFleet) -> f64 {
 
 impl Crossover {
     /// A sentence on the request rates at which drafting pays: up to a rate, from a rate on, at every tried rate, or at
-    /// none. Drafting pays where it shortens the mean end-to-end latency.
+    /// no tried rate. Drafting pays where it shortens the mean end-to-end latency.
     pub fn in_words(&self) -> String {
         let Crossover { at, policy, replicas, speedups, req_s } = self;
         let at = if at.is_empty() { String::new() } else { format!("{at}: ") };

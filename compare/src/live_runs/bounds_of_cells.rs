@@ -1,5 +1,5 @@
-//! The bounds of a validation (live runs against simulations of them): exact token flow, errors of times, and the order
-//! of policies.
+//! The bounds of a validation (live runs against simulations of them): on the errors of latencies and rates, on the
+//! order of policies, and on the token flow (accepted tokens, replays), which must be exact.
 
 use super::cell::CellReport;
 use crate::bounds::Check;
@@ -41,8 +41,9 @@ fn bounded(cell: &CellReport, tolerance: &Tolerance) -> [(&'static str, f64); 2]
     [(TPOT, tolerance.tpot), second]
 }
 
-/// The checks of the token flow of a cell (a policy at a load): drafted, verified and accepted tokens of live run and
-/// simulation. The checked counts do not depend on time and must be 0, so they need no repeated run.
+/// Two checks of a cell (a policy at a load) that do not depend on measured times, so they need no repeated run. First:
+/// rounds (draft tokens of one step) with equal decisions have equal numbers of accepted tokens, live and simulated.
+/// Second: a replay with the recorded step times does not differ from the live run.
 fn flow_checks(cell: &CellReport) -> [Check; 2] {
     let exact = |what: &str, count: u64, note: &str| {
         Check::of_count(format!("{}, {}: {what}", cell.policy, cell.load), count, true, note.to_owned())

@@ -24,18 +24,18 @@ pub struct Records {
     pub steps: Vec<StepRecord>,
 }
 
-/// How often a simulation needed acceptance data that the live run did not reveal. A bit says whether the target
-/// accepts a draft token.
+/// How often a simulation needed data about draft tokens that the live run did not reveal. An accept/reject bit in
+/// these counts says whether the target accepts a draft token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missed {
-    /// Number of accept/reject bits that were taken from another round (draft tokens of one step) of the request,
-    /// because the recording lacks them in this round.
+    /// Number of accept/reject bits that were taken from another round (draft tokens of one step) of the request, or
+    /// from another position in the draft, because the live run did not reveal them where the simulation needed them.
     pub other_round: u64,
     /// Number of accept/reject bits that no round (draft tokens of one step) revealed, so that the experiment's
     /// acceptance source (which draws whether draft tokens are right) drew them.
     pub invented: u64,
-    /// Number of values about draft tokens (confidences, entropies, divergences, guesses) that the recording has in no
-    /// round (draft tokens of one step), so that the experiment's acceptance source gave them.
+    /// Number of the draft model's confidences (also of tokens in draft trees), entropies and divergences that the live
+    /// run did not reveal, so that the experiment's acceptance source gave them.
     pub looks: u64,
 }
 
@@ -79,7 +79,8 @@ pub struct PieceRuns {
     pub overload: Option<Overload>,
     /// The latency bounds (SLO) that all requests of the runs have.
     pub slo: Slo,
-    /// The TPOT bound of each request with a bound of its own, in seconds, by request id.
+    /// The TPOT bound of each request alone, in seconds, by request id; infinity if it has none. Empty if no request
+    /// has a bound of its own.
     pub own_tpot_s: Vec<f64>,
 }
 
@@ -108,7 +109,8 @@ pub struct CellReport {
     /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
     /// repeats are not counted.
     pub requests: u64,
-    /// For each live run whose recording is not complete: how much of the run was compared.
+    /// For each live run whose recording is not complete: how many seconds and requests of the run were recorded and
+    /// compared.
     pub parts: Vec<PartialRun>,
     /// The first difference between a live run and a replay of it with its recorded step times; absent if every
     /// decision and every token was the same.
@@ -128,11 +130,11 @@ pub struct CellReport {
     /// For TTFT, TPOT and E2E: the largest distance, in [0, 1], between two distribution functions over requests. One
     /// is of the first live runs, the other of their repeats. Absent without repeats.
     pub live_distances: Option<[Option<f64>; 3]>,
-    /// Relative errors of the mean batch size and of the mean draft length over time, of the simulations that use the
-    /// live runs' acceptance against the first live runs.
+    /// How far the simulations (with the live runs' acceptance) are from the first live runs in two curves over time:
+    /// batch size and draft length. Each value is the mean absolute difference / the mean of the live curve.
     pub curves: [Option<f64>; 2],
-    /// Relative errors of the mean batch size and of the mean draft length over time, of the repeats against the first
-    /// live runs. Absent without repeats.
+    /// How far the repeats are from the first live runs in two curves over time: batch size and draft length. Each
+    /// value is the mean absolute difference / the mean of the first live runs' curve. Absent without repeats.
     pub live_curves: Option<[Option<f64>; 2]>,
     /// Errors of the predicted times of single passes of the live runs, by kind of pass (decode, verify, …).
     pub regions: Vec<PassErrors>,
@@ -141,13 +143,15 @@ pub struct CellReport {
     pub learned_regions: Vec<PassErrors>,
     /// Relative change of the simulated mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// Of the first overloaded live run: how many requests per second arrived and how many finished. Absent unless more
-    /// than half of the pieces (live runs with their repeats) were overloaded, among those finished at a steady machine
-    /// speed.
+    /// How many requests per second arrived and how many finished, in the first live run that was overloaded. Absent
+    /// unless more than half of the pieces (live runs with their repeats) were overloaded. Only pieces that were
+    /// finished at a steady machine speed count.
     pub overload: Option<Overload>,
-    /// Mean time, in seconds, that the host takes between two steps. The simulations use this time.
+    /// Mean host time of a step (its time outside of model passes, with recording), seconds. It was measured in the
+    /// warm-up before the live runs. The simulations add this time to each step.
     pub overhead_s: f64,
-    /// Time that the host takes in the steps of the first live run, outside of model passes.
+    /// Host times (times of steps outside of model passes) in the first live run of one piece (a live run and its
+    /// repeat): the first piece that was finished at a steady machine speed.
     pub host: HostTimes,
 }
 
@@ -178,9 +182,11 @@ pub struct CellRuns {
     /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
     /// repeats are not counted.
     pub requests: u64,
-    /// Mean time, in seconds, that the host takes between two steps. The simulations use this time.
+    /// Mean host time of a step (its time outside of model passes, with recording), seconds. It was measured in the
+    /// warm-up before the live runs. The simulations add this time to each step.
     pub overhead_s: f64,
-    /// Time that the host takes in the steps of the first live run, outside of model passes.
+    /// Host times (times of steps outside of model passes) in the first live run of one piece (a live run and its
+    /// repeat): the first piece that was finished at a steady machine speed.
     pub host: HostTimes,
 }
 

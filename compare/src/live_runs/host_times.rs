@@ -32,8 +32,8 @@ pub struct HostTimes {
     pub scheduler: Option<HostTime>,
     /// The part of a step's host time that the policy's decisions take.
     pub policy: Option<HostTime>,
-    /// Mean host time of a step in seconds: the mean of `step`, plus the mean time to record the step. A run that is
-    /// not recorded takes no time to record.
+    /// Mean host time of a step in seconds, with recording: the mean of `step`, plus the mean time to write the step
+    /// into the recording (0 if the run is not recorded).
     pub overhead_s: Option<f64>,
 }
 

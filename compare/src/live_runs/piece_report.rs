@@ -29,20 +29,20 @@ pub struct PieceReport {
     /// The largest relative difference between the times of one pass in the piece's probes (timings of fixed passes
     /// before, between and after the live runs). Absent if a probe is missing.
     pub spread: Option<f64>,
-    /// How much slower than usual the machine was: pass time in the piece's probes (timings of fixed passes) / pass
-    /// time in the typical probe of the validation − 1. Below 0, the machine was faster. Absent without probes.
+    /// How much slower than usual the machine was: pass time in the piece's probes (timings of fixed passes) / median
+    /// pass time in all probes of the validation − 1. Below 0, the machine was faster. Absent without probes.
     pub drift: Option<f64>,
 }
 
-/// The range of the machine's speed over several pieces (live runs with their repeats), as changes of the pass time
-/// in shares of the typical pass time.
+/// How much slower than usual the machine was in its fastest and in its slowest piece (a live run and its repeat).
+/// Usual is the median time of a pass in all probes (timings of fixed passes) of the validation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpeedRange {
     /// How much slower than usual the machine was in the piece (a live run and its repeat) in which it was fastest:
-    /// pass time / typical pass time − 1, usually negative.
+    /// pass time / median pass time of the whole validation − 1, usually negative.
     pub smallest: f64,
     /// How much slower than usual the machine was in the piece (a live run and its repeat) in which it was slowest:
-    /// pass time / typical pass time − 1.
+    /// pass time / median pass time of the whole validation − 1.
     pub largest: f64,
 }
 
@@ -91,8 +91,8 @@ impl Undecided {
     }
 }
 
-/// A text that says how many pieces (live runs with their repeats) are in the validation's numbers, which are not, and
-/// how fast the machine was; `None` if the machine's speed was not measured.
+/// A text that says how many pieces (live runs with their repeats) the validation's numbers include, which pieces they
+/// leave out, and how fast the machine was; `None` if the machine's speed was not measured.
 pub fn words(pieces: &[PieceReport]) -> Option<String> {
     let range = SpeedRange::over(pieces)?;
     let left_out = |(n, p): (usize, &PieceReport)| match p.standing {

@@ -44,9 +44,9 @@ pub fn service(policy: &str, pieces: &[PieceRuns], clients: u32) -> Option<Polic
     Some(PolicyValue { policy: policy.to_owned(), rate: simulated.row("service rate", Unit::Plain, live) })
 }
 
-/// Ranks the policies by service rate, and by speedup within each group of `speedups`. A group is one seed with one
-/// combination of swept values. A group's text names its seed and values; it is empty if there is only one group. A
-/// ranking of fewer than two policies is left out.
+/// Ranks the policies by service rate, and by speedup within each group of `speedups`. A group has the runs with one
+/// seed and one combination of values of the experiment's swept settings. Its text names the seed and the values; it is
+/// empty if there is only one group. A ranking of fewer than two policies is left out.
 pub fn rankings(service: &[PolicyValue], speedups: &[(String, Vec<PolicyValue>)]) -> Vec<Ranked> {
     let ranked = |by: &str, values: &[PolicyValue]| if values.len() > 1 { rank(by, values) } else { None };
     let by_speedup = speedups.iter().filter_map(|(group, values)| {

@@ -1,5 +1,5 @@
-//! Counts the cells (policies at loads) whose two live runs agree. Where live runs differ, a simulation cannot be
-//! judged more exactly than by this difference.
+//! Counts the cells (policies at loads) whose two live runs agree. If two live runs of the same requests differ by 5 %,
+//! an error of a simulation below 5 % cannot be seen.
 
 use super::bounds_of_cells::QUEUES;
 use super::cell::CellReport;

@@ -56,9 +56,9 @@ pub fn render(v: &Validation) -> String {
     out
 }
 
-/// The lines of a validation's report above all numbers, as (name, text). They state the rule that decides which pieces
-/// (live runs with their repeats) are in the numbers, the number of these pieces, and the number of cells (policies at
-/// loads) whose live runs agree.
+/// Lines of a validation's report that come before all numbers, as (name, text). They state the rule by which pieces
+/// (live runs with their repeats) are accepted for the comparison, the number of accepted pieces, and the number of
+/// cells (policies at loads) whose live runs agree.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     lines.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));

@@ -28,8 +28,8 @@ pub struct Validation {
     pub device: String,
     /// A text on where the predicted times of passes come from.
     pub costs: String,
-    /// The rule that decides which pieces (live runs with their repeats) are in the numbers, by the machine's speed
-    /// during them; it was set before the runs. Absent if the machine's speed was not measured.
+    /// The rule that decides by the machine's speed which pieces (live runs with their repeats) the numbers include. It
+    /// was set before the runs. Absent if the machine's speed was not measured.
     pub rule: Option<String>,
     /// (number of pieces whose results are in the validation's numbers, number of all pieces). A piece is a live run
     /// and its repeat. It is left out if it was not finished, or if the machine changed its speed during it.

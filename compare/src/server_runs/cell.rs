@@ -1,5 +1,6 @@
-//! A cell of a comparison with a server: one draft length at one load. It has the observed runs, their predictions, and
-//! the parts of the errors.
+//! A cell of a comparison with a server: one draft length at one load. For each number, such as mean TPOT, it has the
+//! observed values, the prediction, and the parts of the error that come from acceptance, from pass costs and from the
+//! schedule.
 
 use super::interval::half_width;
 use crate::bounds::Check;
@@ -28,7 +29,8 @@ pub struct Cell {
     /// True if the calibration (the fitted costs and acceptance) was made from one of the runs of this cell (a draft
     /// length at a load), so that the cell is not held out.
     pub fitted: bool,
-    /// The compared numbers, such as mean TPOT, each with its prediction and the parts of the prediction's error.
+    /// The compared numbers, such as mean TPOT. Each has its prediction, and the parts of the prediction's error that
+    /// come from acceptance, from pass costs and from the schedule.
     pub rows: Vec<Row<Calibrated>>,
     /// The bounds on the errors of the numbers in [`JUDGED`] (such as mean TPOT), and whether this cell's predictions
     /// keep them.
@@ -43,8 +45,9 @@ pub struct Cell {
     pub cause: Option<&'static str>,
 }
 
-/// A number predicted with the costs and the acceptance fitted to a server (its calibration), and the parts of its
-/// error. Errors are predicted / observed − 1, or the difference for shares.
+/// A number predicted with the costs and the acceptance that were fitted to a server (its calibration), and its error:
+/// predicted / observed − 1, or the difference for shares. The error is the sum of three parts, from acceptance, costs
+/// and schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibrated {
     /// The predicted value of the compared number (such as mean TPOT). Each observed run is predicted from the run's
@@ -62,14 +65,14 @@ pub struct Calibrated {
     /// The part of the prediction's error that disappears if costs fitted to the run itself replace the calibrated
     /// costs.
     pub of_cost: f64,
-    /// The part of the prediction's error that remains with the run's own acceptance and costs: errors of the schedule,
-    /// and variations of cost around the mean.
+    /// The part of the prediction's error that remains with the run's own acceptance and costs. Its causes are steps
+    /// that the simulated scheduler composes differently, and pass times that vary around the fitted mean.
     pub of_schedule: f64,
-    /// The error of a prediction without simulation: the interpolation between the runs of two draft lengths. `None` if
-    /// these draft lengths were not observed.
+    /// The error of a prediction without simulation, which interpolates between the observed runs of two draft lengths.
+    /// `None` if these draft lengths were not observed.
     pub interpolated: Option<f64>,
-    /// The error of a prediction without simulation: a formula for the mean number of tokens that a request gets in a
-    /// step. `None` if the formula gives no value.
+    /// The error of a second prediction without simulation, by a formula for the mean number of tokens that a request
+    /// gets in a step. `None` if the formula gives no value.
     pub formula: Option<f64>,
 }
 
@@ -93,7 +96,8 @@ pub struct PredictedNumbers {
     /// The latencies and rates of each run by a formula for the mean number of tokens that a request gets in a step,
     /// without simulation. The list has fewer entries if the formula gives no value for some runs.
     pub formula: Vec<Numbers>,
-    /// `[i][j]`: the prediction of run j with random draw i of the calibration's uncertain values (acceptance rates).
+    /// `[i][j]`: the prediction of run j with random draw i of the acceptance rates, which the calibration (costs and
+    /// acceptance fitted to a server) knows with an uncertainty.
     pub draws: Vec<Vec<Numbers>>,
 }
 
@@ -139,9 +143,9 @@ impl Calibrated {
 }
 
 impl Cell {
-    /// Makes the cell, that is, the comparison of draft length `k` at one load, from its compared numbers. Checks the
-    /// bounds on errors. Finds the part of the largest error beyond its bound (`cost`, `acceptance` or `schedule`) that
-    /// contributes most.
+    /// Makes the comparison of draft length `k` at one load from its compared numbers. Checks the bounds on errors.
+    /// Among the errors beyond their bounds, takes the largest and finds its main cause: `cost`, `acceptance` or
+    /// `schedule`.
     pub fn new(k: u32, load: String, repeats: usize, fitted: bool, rows: Vec<Row<Calibrated>>) -> Cell {
         let empty = Vec::new();
         let mut cell = Cell {
@@ -185,8 +189,9 @@ impl Cell {
     }
 }
 
-/// The main part of the largest error beyond its bound of a cell (a draft length at a load): the part that moves the
-/// prediction most in the direction of this error. `None` if no error is beyond its bound.
+/// The main cause (`cost`, `acceptance` or `schedule`) of the largest error that is beyond its bound, among all numbers
+/// of the cell (a draft length at a load). It moves the prediction most in the direction of this error. `None` if no
+/// error is beyond its bound.
 fn cause(cell: &Cell) -> Option<&'static str> {
     let by_size =
         |a: &&Row<Calibrated>, b: &&Row<Calibrated>| a.predicted.error.abs().total_cmp(&b.predicted.error.abs());

@@ -80,7 +80,8 @@ pub struct HeldOutNumbers {
     pub worst: Option<Worst>,
 }
 
-/// The predicted number with the largest error, and the parts of the error (see [`Calibrated`]).
+/// The predicted number with the largest error, and the parts of this error that come from acceptance, from costs and
+/// from the schedule (see [`Calibrated`]).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Worst {
     /// The name of the number, such as mean TPOT.
@@ -96,7 +97,8 @@ pub struct Worst {
     pub of_acceptance: f64,
     /// The part of the prediction's error that comes from the calibrated costs.
     pub of_cost: f64,
-    /// The rest of the prediction's error: errors of the schedule, and variations of cost around the mean.
+    /// The rest of the prediction's error. Its causes are steps that the simulated scheduler composes differently, and
+    /// pass times that vary around the fitted mean.
     pub of_schedule: f64,
 }
 

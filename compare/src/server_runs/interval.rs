@@ -12,13 +12,13 @@ const Z: f64 = 1.96;
 /// `experiments/validation/clockwork/`. The share of numbers within their intervals was counted only afterwards, and
 /// the value was not changed since.
 const REST: f64 = 0.010;
-/// Relative standard deviation, like [`REST`], of a predicted time to first token: the part that comes from errors of
+/// The same as [`REST`], for a predicted time to first token: the relative standard deviation that comes from errors of
 /// costs and of the schedule.
 const REST_TTFT: f64 = 0.020;
 
 /// Half the width of a prediction's 95 % interval, as a share of the prediction. `draws[i][j]` is the prediction of run
-/// j with random draw i of the calibration's uncertain values. Without draws, the width comes from [`REST`] or
-/// [`REST_TTFT`] alone. `None` for shares, whose errors are differences.
+/// j with random draw i of the acceptance rates, which the calibration knows with an uncertainty. Without draws, the
+/// width comes from [`REST`] or [`REST_TTFT`] alone. `None` for shares, whose errors are differences.
 pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<f64> {
     if quantity.unit == Unit::Share {
         return None;

@@ -27,8 +27,8 @@ pub fn name_of(quantity: &str) -> &str {
 }
 
 impl ServerComparison {
-    /// The whole report as text: the headline, the predicted means with the parts of their errors, the percentiles, the
-    /// verdict.
+    /// The whole report as text: a summary; the errors of predicted means with their parts from acceptance, costs and
+    /// schedule; the errors of percentiles; the verdict.
     pub fn in_words(&self) -> String {
         let verdict = self.verdict();
         format!("{}\n\n{}\n\n{}\n\n{verdict}", self.headline(), self.means(), self.percentiles())

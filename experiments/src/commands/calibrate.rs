@@ -1,4 +1,5 @@
-//! `foretoken calibrate`: fits a profile, a truth table and traces to observed runs.
+//! `foretoken calibrate`: fits to observed runs the times of passes (a profile) and which draft tokens are right (a
+//! truth table). It also writes the observed requests as traces.
 
 use super::print;
 use crate::cli::format::Format;
@@ -40,8 +41,9 @@ Exit code 3: written, but not trusted: held-out steps or runs are off by more th
 
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// What to fit to: folders that `observe` wrote, their recordings, and files of other tools; or folders of live
-    /// runs; or one CSV table; or results of load generators, each with its draft length
+    /// What to fit to: folders that `observe` wrote, their recordings, and files that vLLM or SGLang wrote (benchmark
+    /// results, step metrics); or folders of live runs; or one CSV table; or results of load generators, each with its
+    /// draft length
     #[arg(required = true, value_name = "FOLDER|FILE|K=FILE")]
     pub from: Vec<PathBuf>,
     /// Folder to write the calibration to
@@ -120,7 +122,7 @@ fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) && !path.is_dir()
 }
 
-/// Calibrates on a CSV table of throughputs and latencies.
+/// Calibrates (fits costs and acceptance) on a CSV table of measured throughputs and latencies.
 fn table(args: &CalibrateArgs) -> Result<()> {
     let [path] = args.from.as_slice() else {
         return Err(Problem::bad_input("a table is calibrated by itself").help("give one CSV file with all rows"));
@@ -183,8 +185,9 @@ fn finish(args: &CalibrateArgs, found: &TableCalibration) -> Result<()> {
     found.verdict.judge(&args.output)
 }
 
-/// True if the path is a results folder or a recording (`.obs`) of Foretoken. Other files come from other tools. A path
-/// that does not exist counts as Foretoken's, because then the error of Foretoken's reader names the path.
+/// True if the path is a results folder or a recording (`.obs`) of Foretoken. False for a file of another program, such
+/// as `vllm bench serve`. A path that does not exist counts as Foretoken's, because then the error of Foretoken's
+/// reader names the path.
 fn is_ours(path: &Path) -> bool {
     path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
 }

@@ -1,4 +1,5 @@
-//! `foretoken decide`: prints what each policy would draft in a state that the user writes as JSON.
+//! `foretoken decide`: prints what each policy would draft. The user writes the state of a server as JSON: its
+//! requests, pass costs and earlier acceptance.
 
 use super::print;
 use clap::Args;
@@ -31,14 +32,14 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct DecideArgs {
-    /// The state, a JSON file; `-` reads stdin
+    /// The state of the server, a JSON file (requests, pass costs, earlier acceptance, policies); `-` reads stdin
     pub state: PathBuf,
     /// Also print the choices that each policy compared
     #[arg(long)]
     pub explain: bool,
 }
 
-/// Reads the state and prints each policy's decision as JSON.
+/// Reads the server's state (requests, pass costs, earlier acceptance) and prints each policy's decision as JSON.
 pub fn run(args: &DecideArgs) -> Result<()> {
     let name = args.state.display().to_string();
     let text = match name.as_str() {

@@ -16,8 +16,8 @@ pub const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct ExploreArgs {
-    /// An experiment whose hardware, host time and acceptance the page offers beside the presets, at the first values
-    /// of its sweeps
+    /// An experiment; the page offers its hardware, host time and acceptance beside the presets. If the experiment
+    /// sweeps a setting, the page has the first value
     #[arg(value_name = "EXPERIMENT.toml", conflicts_with = "profile")]
     pub experiment: Option<PathBuf>,
     /// A profile whose costs the page offers beside the presets; `foretoken profile` or `foretoken calibrate` wrote it

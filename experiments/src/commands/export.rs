@@ -1,4 +1,4 @@
-//! `foretoken export`: settings in the formats of vLLM and SGLang.
+//! `foretoken export`: writes settings in the formats of vLLM and SGLang, and timelines of runs for Perfetto.
 
 use super::perfetto::{self, ExportPerfettoArgs};
 use super::print;

@@ -58,8 +58,8 @@ pub struct FleetArgs {
     pub format: Format,
 }
 
-/// For each policy, searches the fewest replicas that keep the latency bounds, and prints the numbers. With `--shard`,
-/// makes only this shard's part of the searches and prints no numbers.
+/// For each policy, searches the fewest replicas that keep the latency bounds, and prints the report. With `--shard`,
+/// makes only the searches that belong to this shard and prints no report.
 pub fn run(args: &FleetArgs) -> Result<()> {
     let document = shipped::read_document(&args.file, &args.sets)?;
     let question = load(&document, shipped::folder(&args.file))?;

@@ -44,8 +44,8 @@ pub struct MergeArgs {
     pub check_settings: CheckSettings,
 }
 
-/// Merges the shards in a folder and prints the comparison of the policies. With `--list`, only prints how far the
-/// shards are.
+/// Merges the shards in a folder and prints the comparison of the policies. With `--list`, only prints how many runs of
+/// each shard are finished, failed or missing.
 pub fn run(args: &MergeArgs) -> Result<()> {
     if fleets::is_here(&args.folder) {
         return merge_fleets(args);
@@ -84,7 +84,8 @@ pub fn run(args: &MergeArgs) -> Result<()> {
     print(&fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?)
 }
 
-/// Merges the shards of a search for the fewest replicas. With `--list`, only prints how far the shards are.
+/// Merges the shards of a search for the fewest replicas. With `--list`, only prints how many searches of each shard
+/// are finished, failed or missing.
 fn merge_fleets(args: &MergeArgs) -> Result<()> {
     if args.list {
         return print(&words(&fleets::state(&args.folder)?, args.format));

@@ -28,7 +28,7 @@ pub struct ExportPerfettoArgs {
     /// The seed [default: the first]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Value of a swept setting, to choose one of its runs [default: the first]
+    /// Value of a swept setting, to choose the run with this value [default: the first value]
     #[arg(long, value_name = "PATH=VALUE")]
     pub sweep: Vec<String>,
     /// Start of the time that is drawn, seconds since the start of the run

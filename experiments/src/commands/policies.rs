@@ -98,7 +98,8 @@ struct Described {
     /// True if the policy uses hidden truth, such as which draft tokens will be accepted. No server can run such a
     /// policy; it is a bound on other policies.
     sees_hidden_truth: bool,
-    /// The policy's settings with their defaults, in the form in which an experiment lists policies.
+    /// The policy's settings with their defaults, as an entry of an experiment's `policies`, such as `{ fixed = { k = 3
+    /// } }`.
     settings: PolicySpec,
 }
 
@@ -178,7 +179,8 @@ fn show(name: &str, format: Format) -> Result<()> {
     ))
 }
 
-/// Prints a policy with its default settings, in the form in which an experiment lists policies.
+/// Prints a policy with its default settings, as an entry of an experiment's `policies`, such as `{ fixed = { k = 3 }
+/// }`.
 fn defaults(name: &str) -> Result<()> {
     print(&format!("{}\n", settings(&known(name)?)))
 }

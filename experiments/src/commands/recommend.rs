@@ -139,8 +139,8 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of the experiment, and the data of the calibration in whose folder it lies. `recommend` needs these
-/// data. They are `None` if the experiment lies in no calibration's folder.
+/// Returns the path of the experiment, and what `calibrate` found about the server if the experiment lies in a folder
+/// that `calibrate` wrote, else `None`.
 fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.join(OBSERVED_JSON).exists() {
         let folder = from.display();
@@ -150,13 +150,14 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
     if from.is_dir() {
         return Ok((from.join(EXPERIMENT), Some(Known::read(from)?)));
     }
-    // The user may give the experiment file in a calibration's folder instead of the folder.
+    // The user may give the experiment file in a folder that `calibrate` wrote, instead of the folder.
     let folder = from.parent().filter(|folder| folder.join(FOUND).exists());
     Ok((from.to_owned(), folder.map(Known::read).transpose()?))
 }
 
-/// The policy that the server runs now: the first policy of the experiment. Used if neither `--now` nor a calibration
-/// states it. An error unless this policy is plain decoding, a fixed draft length or vLLM's table of draft lengths.
+/// The policy that the server runs now: the first policy of the experiment. Used if the user does not give `--now` and
+/// `calibrate` did not write the experiment. An error unless this policy is plain decoding, a fixed draft length or
+/// vLLM's table of draft lengths.
 fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
     let plan = shipped::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);

@@ -1,6 +1,6 @@
 //! `foretoken run`: runs one experiment and prints its comparison of policies. Given a folder, runs all its experiments
-//! and prints tables over them: whether the claims of papers hold, the answers to users' questions, and the arena's
-//! comparison of all policies.
+//! and prints tables over them: whether the claims of papers hold, the answers to users' questions, and the arena, a
+//! comparison of all policies over many experiments.
 
 mod arena;
 
@@ -158,7 +158,7 @@ fn load(args: &RunArgs, file: &Path, sets: &[String]) -> Result<Plan> {
 }
 
 /// Runs every experiment of a folder, each into a results folder of its own. Then prints the tables over all of them:
-/// the claims of papers, the answers to questions, and the arena's comparison of policies.
+/// the claims of papers, the answers to questions, and the arena (a comparison of all policies over many experiments).
 fn run_folder(args: &RunArgs) -> Result<()> {
     let mut scenarios = arena::Scenarios::default();
     let plans = plans_of(args, &mut scenarios)?;
@@ -180,7 +180,8 @@ fn run_folder(args: &RunArgs) -> Result<()> {
     print(&folder_text(args.format, &reports, &answers, standings.as_ref()))
 }
 
-/// Refuses a format, or `--quick`, if no experiment of the folder has what the option needs.
+/// Refuses LaTeX for a folder. Refuses `--quick` and CSV if no experiment of the folder has an `[arena]` table, and
+/// Markdown if none has an `[arena]` or a `[question]` table.
 fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     let experiments = || plans.iter().map(|plan| &plan.variants[0].experiment);
     let (asked, arena) = (experiments().any(|e| e.question.is_some()), experiments().any(|e| e.arena.is_some()));
@@ -199,8 +200,8 @@ fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
     }
 }
 
-/// The output of `run` on a folder of experiments, as text: the claims of papers and the answers to questions, by
-/// experiment, and the arena's comparison of policies.
+/// The output of `run` on a folder of experiments, as text: whether the claims of papers hold and the answers to
+/// questions, for each experiment, and the arena (a comparison of all policies over many experiments).
 fn folder_text(
     format: RunFormat,
     papers: &[(&str, PaperReport)],
@@ -234,7 +235,8 @@ fn folder_text(
     parts.join("\n")
 }
 
-/// The plans of a folder's experiments, sorted by file name. All files are read before the first experiment runs.
+/// The plans (checked lists of runs) of a folder's experiments, sorted by file name. All files are read before the
+/// first experiment runs.
 fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan>> {
     let folder = &args.file;
     let cannot = |e| Problem::bad_input(format!("cannot look into {}: {e}", folder.display()));
@@ -295,7 +297,8 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         eprintln!("report: {}", page.display());
     }
     let Some(Made { results, notes, speed }) = made else { return Ok((folder, None)) };
-    // Warnings of the plan, such as those about profiles. They were printed before the run and are not printed again.
+    // Some warnings, such as those about profiles, were known before the run and were printed then. They are not
+    // printed again.
     let said = plan.warnings();
     let new: Vec<&String> = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str())).collect();
     match new.len() {
@@ -311,8 +314,8 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     Ok((folder, Some(results)))
 }
 
-/// True if the plan is a scenario of the arena (an experiment that compares all policies) and the command runs a whole
-/// folder.
+/// True if the command runs a whole folder and this experiment is a scenario of the arena (a comparison of all policies
+/// over many experiments).
 fn is_one_of_many(args: &RunArgs, plan: &Plan) -> bool {
     args.file.is_dir() && plan.variants[0].experiment.arena.is_some()
 }
@@ -321,9 +324,9 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// The parts of one experiment's report that the tables over a whole folder need: a paper's claims, the answer to a
-/// question, a scenario's numbers for the arena (the comparison of all policies). A part is `None` if the experiment
-/// does not have it.
+/// The parts of one experiment's report that the tables over a whole folder need: whether a paper's claims hold, the
+/// answer to a question, and the numbers of the policies for the arena (the comparison of all policies). A part is
+/// `None` if the experiment does not have the table `[paper]`, `[question]` or `[arena]`.
 #[derive(Deserialize)]
 struct FolderParts {
     paper: Option<PaperReport>,
@@ -331,9 +334,9 @@ struct FolderParts {
     arena: Option<Scenario>,
 }
 
-/// Prints a note for each option that cannot be obeyed because the results folder is already complete: figures that
-/// were not drawn, and the added autoregressive run in the table. Detailed data of a complete run are deleted, so only
-/// a new run can obey these options.
+/// If the results folder is already complete, prints a note for each wanted output that it lacks: figures, and the
+/// added autoregressive run in the table. Only a new run can make them, because the detailed data of a complete run are
+/// deleted.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");
@@ -362,7 +365,7 @@ fn flat(args: &RunArgs, folder: &Folder, format: flat_table::Format) -> Result<(
     print(&flat_table::of_folder(folder.path(), format, args.show_implied)?)
 }
 
-/// Runs one shard of a plan into the folder that all shards share.
+/// Runs one shard (a part of the experiment's runs) into the folder that all shards share.
 fn shard(args: &RunArgs, plan: &Plan, path: PathBuf, shard: Shard, pool: &ThreadPool) -> Result<()> {
     let path = path.as_path();
     match run_shard(plan, path, shard, args.resume, args.retry_failed, pool, work())? {

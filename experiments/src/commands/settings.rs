@@ -132,9 +132,9 @@ fn all_settings() -> Vec<Setting> {
     found
 }
 
-/// Appends the key `at` and the keys below it to `found`. `schema` describes the key. If `schema` has no description
-/// text, the key gets the text `inherited` of its parent. `default` is the key's default value, as its parent states
-/// it.
+/// Appends the key `at` (a path such as `engine.block_size`) and all keys below it to `found`. `schema` describes the
+/// key. If `schema` has no description text, the key gets the text `inherited`. `default` is the key's default value,
+/// as the schema of the table around it states it.
 fn walk(
     root: &Value,
     (schema, inherited): (&Value, Option<String>),
@@ -157,8 +157,8 @@ fn walk(
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
-        // The schema writes each form of a choice, such as `{ fixed = … }`, as a table with a single key. The
-        // description of the form stands at this table and not at the key, so the key gets it here.
+        // If a setting allows one of several tables with a single key, such as `{ fixed = … }`, the schema describes
+        // each such table and not its key. The key gets the table's description here.
         let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
             let description = choice.then(|| one_line(table)).flatten();
@@ -174,7 +174,8 @@ fn walk(
     }
 }
 
-/// Collects the values that `schema` allows: tables in `tables`, and descriptions of all other values in `kinds`.
+/// Collects which values `schema` allows. Appends to `tables` the schema of each allowed table, and to `kinds` a text
+/// for each other allowed value, such as `number`.
 fn forms<'a>(root: &'a Value, schema: &'a Value, tables: &mut Vec<&'a Value>, kinds: &mut Vec<String>) {
     let schema = resolved(root, schema);
     let choices = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();

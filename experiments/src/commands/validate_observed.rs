@@ -1,4 +1,5 @@
-//! `foretoken validate --observed`: compares observed runs with what a calibration predicts of them.
+//! `foretoken validate --observed`: compares observed runs of a server with predictions from a calibration (the costs
+//! and the acceptance that `calibrate` fitted).
 
 use super::print;
 use super::validate::ValidateArgs;
@@ -10,7 +11,8 @@ use foretoken_calibrate::source::{Source, open_all};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 
-/// Compares the observed runs of `--observed` with predictions from the calibration, and prints the errors.
+/// Compares the observed runs of `--observed` with predictions from the calibration (fitted costs and acceptance) in
+/// `--calibrated`, and prints the errors.
 pub fn run(args: &ValidateArgs) -> Result<()> {
     let folder = args.calibrated.as_deref().expect("clap asks for it where something was observed");
     let kept = Kept::read(folder)?;
@@ -43,7 +45,8 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     }
 }
 
-/// The recordings from which the calibration was made, as far as they still exist unchanged.
+/// The recordings from which the calibration (fitted costs and acceptance) was made. Recordings that are missing or
+/// have changed since then are left out.
 fn fitted(kept: &Kept) -> Vec<Source> {
     let there = kept.inputs.iter().filter_map(|input| Source::open(Path::new(&input.path)).ok());
     there.filter(|source| kept.is_made_from(&source.digest)).collect()

@@ -1,10 +1,10 @@
-//! The arena, which compares policies over a folder of experiments (scenarios): its table, page and files, skipped
+//! The arena, a comparison of all policies over a folder of experiments (scenarios): its table, page and files, skipped
 //! scenarios, and invalid `[arena]` tables.
 
 use crate::support::{self, EXPERIMENT, Place};
 use std::path::Path;
 
-/// The text of a scenario (an experiment of the arena, which compares policies) with few policies and a light load,
+/// The text of a scenario (an experiment over which all policies are compared) with few policies and a light load,
 /// without a sweep.
 fn scenario(name: &str, set: &str, quick: bool) -> String {
     EXPERIMENT
@@ -66,8 +66,9 @@ fn a_folder_of_scenarios_prints_one_table_in_every_format() {
     assert_eq!(csv, std::fs::read_to_string(place.path("out/arena.csv")).unwrap());
 }
 
-/// The arena's table states the loss of each policy against the best oracle. The test computes the loss of `adaspec`
-/// from the end-to-end latencies in the report of scenario `arena-a`; both losses must be equal.
+/// The arena (a comparison of all policies over many experiments) states the loss of each policy: how much slower it is
+/// than the best oracle. The test computes the loss of `adaspec` from the end-to-end latencies in the report of
+/// scenario `arena-a`; both losses must be equal.
 #[test]
 fn the_loss_is_that_of_the_runs() {
     let place = folder();

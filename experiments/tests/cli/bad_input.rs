@@ -12,7 +12,7 @@ fn refused(from: &str, to: &str) -> String {
     error
 }
 
-/// Asserts that the error contains each of the texts.
+/// Asserts that the error message `error` contains each of the texts `parts`.
 fn says(error: &str, parts: &[&str]) {
     for part in parts {
         assert!(error.contains(part), "`{part}` is missing in\n{error}");

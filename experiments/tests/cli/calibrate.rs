@@ -1,5 +1,5 @@
-//! `foretoken calibrate` on observed runs: whether it trusts the fitted costs (its verdict), runs with only one draft
-//! length, and warnings about an edited profile.
+//! `foretoken calibrate` on observed runs: its verdict (are the fitted costs trusted?), its results if all runs have
+//! one draft length, and the warnings after a user has edited the fitted profile.
 
 use crate::support::Place;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ fn recording(k: u32) -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// Calibrates on the recordings of a server with these draft lengths, into the folder `cal`. The command must exit with
-/// `code`. Returns the folder that contains `cal`, and the command's output.
+/// Runs `foretoken calibrate` on recordings of a server that used these draft lengths, and writes into the folder
+/// `cal`. The command must exit with `code`. Returns the folder that contains `cal`, and the command's output.
 fn calibrated(lengths: &[u32], code: i32) -> (Place, String) {
     let place = Place::new();
     let runs: Vec<String> = lengths.iter().map(|&k| recording(k)).collect();
@@ -88,7 +88,8 @@ fn runs_without_drafts_predict_no_drafts() {
     assert!(error.split_whitespace().collect::<Vec<_>>().join(" ").contains("observe K = 3 next"), "{error}");
 }
 
-/// Settings without effect are reported, unless the calibration wrote them. A setting that the user gives is reported.
+/// A run of the experiment that `calibrate` wrote reports no setting that had no effect, because `calibrate` chose the
+/// settings. If the user gives a setting with `--set` and it has no effect, it is reported.
 #[test]
 fn settings_that_calibrate_wrote_are_not_reported_as_inert() {
     let (place, _) = calibrated(&[0, 3], 0);
@@ -99,7 +100,7 @@ fn settings_that_calibrate_wrote_are_not_reported_as_inert() {
     assert!(said.contains("engine.max_model_len = 4096 changed no number"), "{said}");
 }
 
-/// The user may edit a calibration. Every result that is made with it must then have a warning.
+/// If the user edits the fitted costs (`cal/profile.toml`), every result that is made with them must have a warning.
 #[test]
 fn every_result_of_an_edited_calibration_warns() {
     let (place, _) = calibrated(&[0, 3], 0);

@@ -1,5 +1,5 @@
-//! `foretoken calibrate` on live runs gives a profile. The profile predicts other runs, but refuses the runs that it
-//! was fitted to.
+//! `foretoken calibrate` on live runs fits a profile (the cost model of passes). `validate` predicts other runs with
+//! this profile, but refuses to predict the runs to which it was fitted.
 
 use crate::live::LIVE;
 use crate::support::Place;
@@ -16,8 +16,8 @@ fn two_runs() -> Place {
     place
 }
 
-/// Calibrates on run `a`. Asserts that the exit code and the profile agree with the verdict; the verdict itself depends
-/// on how busy the machine is. Returns stdout.
+/// Runs `foretoken calibrate` on run `a`. Asserts that the exit code and the profile agree with the verdict (are the
+/// fitted costs trusted?). The verdict itself depends on how busy the machine is. Returns stdout.
 fn calibrated(place: &Place, more: &[&str]) -> String {
     let output = place.foretoken().args(["calibrate", "a", "-o", "cal"]).args(more).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -59,11 +59,11 @@ fn one_live_run_predicts_another_and_not_itself() {
         // The bound on the error is wide, because one of the runs may have shared its core with other tests.
         assert!((-0.9..9.0).contains(&region["error"].as_f64().unwrap()), "{region}");
     }
-    // A run in a folder is also predicted from the other runs of the folder: its `learned` costs are fitted to them.
+    // Each run of a folder is also predicted with costs (`learned`) that are fitted to the other runs of the folder.
     assert!(!validation["learned_regions"].as_array().unwrap().is_empty());
     assert!(validation["cells"][0]["rows"][0]["learned_error"].is_f64(), "{}", validation["cells"][0]["rows"][0]);
-    // The calibrated profile refuses to predict the run that it was fitted to, even if the profile is a copy in another
-    // folder.
+    // `validate` refuses to predict a run with a profile that was fitted to this run, even if the profile is a copy in
+    // another folder.
     std::fs::copy(place.path("cal/profile.toml"), place.path("alone.toml")).unwrap();
     for profile in ["cal/profile.toml", "alone.toml"] {
         let own = validate("a", profile);
@@ -73,11 +73,12 @@ fn one_live_run_predicts_another_and_not_itself() {
         assert!(stderr.contains("was fitted to tapes/v0-s0-p0.tape, which it would predict"), "{stderr}");
     }
 
-    // `recommend` needs the settings of a server. A calibration of live runs does not have them.
+    // `recommend` needs a calibration that was made from runs of a server. This one was made from live runs, so
+    // `recommend` refuses it.
     let advice = place.fails(&["recommend", "cal"], 2);
     assert!(advice.contains("it was made from live runs"), "{advice}");
 
-    // Any experiment can use the profile `cal/profile.toml`, which was calibrated on a live run.
+    // Any experiment can use the profile `cal/profile.toml` (the cost model of passes), which was fitted to a live run.
     let text = LIVE.replace("requests = 12", "requests = 60");
     let hardware = text.split("[hardware]").nth(1).unwrap().split("[engine]").next().unwrap();
     let with_profile = text.replace(hardware, "\nprofile = \"cal/profile.toml\"\n\n");

@@ -122,8 +122,8 @@ fn failed_requests_are_warned_of() {
     );
 }
 
-/// GuideLLM does not measure acceptance, which a calibration needs. The error prints its measurements as a table, to
-/// which the user adds the accepted tokens.
+/// GuideLLM does not measure how many draft tokens are accepted, which `calibrate` needs. So `calibrate` fails. Its
+/// error prints the measurements of GuideLLM as a CSV table, to which the user adds the accepted tokens.
 #[test]
 fn drafts_without_acceptance_become_a_table() {
     let place = place();

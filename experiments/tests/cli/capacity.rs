@@ -1,5 +1,5 @@
-//! `foretoken capacity`: its output, files and page, which must not depend on the number of threads; loads from logs;
-//! refused experiments.
+//! `foretoken capacity`: its output, files and page, which must not depend on the number of threads; workloads that are
+//! read from a request log; refused experiments.
 
 use crate::support::Place;
 use serde_json::Value;

@@ -25,7 +25,8 @@ fn unpacked(place: &Place, names: &[&str]) -> Vec<PathBuf> {
     names.iter().map(unpack).collect()
 }
 
-/// The profile's cost of a target pass over `tokens` tokens and `context` tokens of context, seconds.
+/// The time of a target pass over `tokens` tokens and `context` tokens of context by the fitted profile (cost model),
+/// seconds.
 fn target_s(profile: &toml::Value, tokens: f64, context: f64) -> f64 {
     let curve = |name: &str| -> Vec<(f64, f64)> {
         let points = profile["target"]["cost"]["measured"][name].as_array().unwrap();
@@ -40,10 +41,10 @@ fn target_s(profile: &toml::Value, tokens: f64, context: f64) -> f64 {
     interpolated(&curve("batched"), tokens) + interpolated(&curve("context"), context)
 }
 
-/// A calibration on what a client and the step log saw recovers the device's cost law
-/// (`tests/vllm/clockwork/laws/memory-bound.toml`). Predictions of held-out loads and draft lengths have small errors.
-/// Costs and schedule add little to these errors. Most of them comes from the random acceptance of some dozen requests
-/// that the calibration has not seen.
+/// `calibrate` gets what a client and the server's step log recorded. It must find the device's cost law
+/// (`tests/vllm/clockwork/laws/memory-bound.toml`), and its predictions of held-out loads and draft lengths must have
+/// small errors. Costs and schedule add little to these errors; most of each error comes from the random acceptance of
+/// some dozen requests.
 #[test]
 fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let place = Place::holding("");

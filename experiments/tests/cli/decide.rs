@@ -1,5 +1,5 @@
-//! `foretoken decide` on small states whose results are computed by hand, on the test vectors of docs/model.md 10, and
-//! on invalid states.
+//! `foretoken decide` on small server states (requests and costs as JSON) whose results are computed by hand, on the
+//! test vectors of docs/model.md 10, and on invalid states.
 
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -312,8 +312,9 @@ fn sglang_learns_from_the_history() {
     for (n, expected) in [(14, 1), (15, 3), (25, 3), (30, 7), (40, 3), (54, 3), (55, 1)] {
         assert_eq!(steps(json!({"sglang-gen1": {"initial_steps": 1}}), moves[..n].to_vec()), expected, "{n}");
     }
-    // If the initial draft length is not among the candidate lengths, generation 2 adds it to them. Generation 3 keeps
-    // an average of accepted tokens for each range of batch sizes.
+    // If the initial draft length is not among the candidate lengths, SGLang's adaptive policy adds it to them in its
+    // second version (`sglang-gen2`) and not in its first. The third version (`sglang-gen3`) keeps an average of
+    // accepted tokens for each range of batch sizes.
     let off_list = json!({"candidates": [1, 7], "initial_steps": 3});
     assert_eq!(steps(json!({"sglang-gen1": off_list}), Vec::new()), 1);
     assert_eq!(steps(json!({"sglang-gen2": off_list}), Vec::new()), 3);
@@ -330,8 +331,9 @@ fn sglangs_throughput_strategy_decides_within_the_history() {
         state["history"] = json!(vec![[0]; n]);
         lengths(&state, json!({"sglang-throughput": {}})).0
     };
-    // For each draft position the strategy keeps a window of the last 20 acceptance rates, so the windows are full
-    // after 20 verify batches. No draft token was ever accepted, so from then on the shortest draft length is chosen.
+    // For each draft position the policy `sglang-throughput` keeps a window of the last 20 acceptance rates, so the
+    // windows are full after 20 verify batches. No draft token was ever accepted, so from then on the shortest draft
+    // length is chosen.
     assert_eq!([ask(19), ask(20), ask(23)], [json!([3]), json!([1]), json!([1])]);
 }
 

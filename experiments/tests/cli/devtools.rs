@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The conditions under which a page is seen.
+/// How a page is seen: width of the window, light or dark, screen or paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// Width of the window in CSS pixels.
@@ -47,7 +47,8 @@ impl Browser {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         assert!(Command::new("mkfifo").args([path("commands"), path("answers")]).status().unwrap().success());
-        // The browser reads commands from file 3 and writes answers to file 4.
+        // With `--remote-debugging-pipe` the browser reads commands from file descriptor 3 and writes answers to file
+        // descriptor 4.
         let child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<\"$COMMANDS\" 4>\"$ANSWERS\"", name])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe"])
@@ -130,7 +131,7 @@ impl Browser {
         self.loaded = false;
     }
 
-    /// Changes how the open page is seen.
+    /// Changes how the open page is seen: width of the window, light or dark, screen or paper.
     pub fn look(&mut self, look: Look) {
         let metrics = json!({ "width": look.width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", metrics);

@@ -105,8 +105,8 @@ fn smartspec_fig_14() {
     claims.agree(&["oracle-ahead", "oracle-ahead-longer-average", "random-behind-longer-average"]);
 }
 
-/// AdaSpec's corollary 4.4 holds if each verified position reads the context. It is reversed if a pass reads the
-/// context once for all positions.
+/// AdaSpec's corollary 4.4 says that the best draft length falls as the context grows. It holds if each verified
+/// position reads the context. If a pass reads the context once for all positions, the best draft length rises.
 #[test]
 fn context_reads() {
     let small = ["workload.requests=16", "workload.lengths.fixed.prompt={ sweep = [128, 32768] }"];

@@ -434,8 +434,8 @@ fn keys_of_validations_act() {
     assert_eq!(facts[0].keys().map(|key| format!("validate.{key}")).collect::<BTreeSet<_>>(), keys);
     let differs =
         |key: &str, fact: &str| match (LONGER.contains(&key), fact.parse::<u64>(), facts[1][key].parse::<u64>()) {
-            // In the second validation this duration is at least ten times as long, so its count of requests or passes
-            // is larger even on a busy machine.
+            // In the second validation, each setting of `LONGER` (a duration in seconds) is at least ten times as long.
+            // So the number of requests or passes that it decides is larger even on a busy machine.
             (true, Ok(short), Ok(long)) => 10 * long > 13 * short,
             _ => facts[1][key] != fact,
         };

@@ -22,7 +22,8 @@ const LOOKS: [Look; 5] = [
     Look { width: 718, dark: false, paper: true },
 ];
 
-/// Looks at a page in all of `LOOKS` and appends a sentence on each fault to `faults`.
+/// Looks at a page in all of `LOOKS` (widths of the window, light and dark, screen and paper), and appends a sentence
+/// on each fault to `faults`.
 fn look_at(browser: &mut Browser, name: &str, page: &Path, axe: Option<&str>, faults: &mut Vec<String>) {
     browser.look(LOOKS[0]);
     browser.open(page, "");

@@ -1,5 +1,5 @@
-//! Drives the explorer's page in a browser. The numbers of the page must equal the library's, on every kind of hardware
-//! and with every acceptance source that the page has.
+//! Drives the explorer's page in a browser. The numbers that the page's JavaScript computes must equal the numbers of
+//! Foretoken's Rust library, on every kind of hardware and with every acceptance source that the page has.
 
 use crate::browser::{Opened, attribute_of, open, text_of};
 use crate::explore_library::{Accepted, Draws, Point, any_load, any_point, compare, escaped, spec};
@@ -25,8 +25,8 @@ pub fn silent(opened: &Opened) {
     assert!(opened.console.is_empty(), "the page complains: {:#?}", opened.console);
 }
 
-/// The page's numbers and sentences at each of its states. `hashes` has the states as URL hashes. `None` without a
-/// browser.
+/// The numbers and sentences that the page shows for each of `hashes`. A hash is the part of the URL that holds the
+/// values of the page's controls. `None` without a browser.
 pub fn checked(page: &Path, hashes: &[&str]) -> Option<Vec<Value>> {
     let opened = open(page, &format!("#check={}", escaped(&json!(hashes).to_string())))?;
     silent(&opened);
@@ -35,7 +35,8 @@ pub fn checked(page: &Path, hashes: &[&str]) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// Compares every number of the page with the library's number at each of `points`, which are states of the page.
+/// For each of `points` (values of the page's controls), compares every number of the page with the number that
+/// Foretoken's Rust library computes.
 fn compare_all(page: &Path, points: &[Point]) {
     let hashes: Vec<&str> = points.iter().map(|p| p.hash.as_str()).collect();
     let Some(all) = checked(page, &hashes) else { return };
@@ -43,8 +44,8 @@ fn compare_all(page: &Path, points: &[Point]) {
     println!("{} states, the largest deviation is {off:e}", points.len());
 }
 
-/// The page's acceptance sources (what decides which draft tokens are right) that are not rates, by name, with their
-/// numbers as the page's presets have them.
+/// The page's acceptance sources that state tokens per step by draft length, and not acceptance rates: (name, the
+/// numbers in the page's presets). An acceptance source decides which draft tokens are right.
 fn drawn(page: &Path) -> Vec<(String, Accepted)> {
     let text = std::fs::read_to_string(page).unwrap();
     let presets = text.split("id=\"presets\">").nth(1).unwrap().split("</script>").next().unwrap();
@@ -68,8 +69,9 @@ fn the_explorers_numbers_equal_the_librarys() {
     compare_all(&page, &(0..150).map(|_| any_point(&mut draws, &drawn)).collect::<Vec<_>>());
 }
 
-/// Hardware of experiments whose runs have an explorer. It cannot be set with the page's controls: staircases (cost
-/// models that pad passes to the next measured size), and rooflines with settings that have no control.
+/// Hardware for which the explorer's page has no controls, so only an experiment can state it: staircases (cost models
+/// that pad passes to the next measured size), and rooflines with further settings. The page of a run of such an
+/// experiment must show it.
 const HARDWARE: [(&str, &str, &str); 3] = [
     (
         "staircase",
@@ -146,8 +148,8 @@ pub fn every_feature() -> String {
     calibrated.to_toml()
 }
 
-/// The costs of `explore --profile` must equal the library's, number by number. Three profiles are tried: the shipped
-/// one, one that `calibrate` wrote, and one with every feature of a measured model.
+/// The costs that the page of `explore --profile` computes must equal the costs of Foretoken's Rust library. Three
+/// profiles are tried: the shipped one, one that `calibrate` wrote, and one with every feature of a measured model.
 #[test]
 fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     let Some(calibration) = calibrated() else { return };
@@ -176,7 +178,8 @@ fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
     }
 }
 
-/// The page of a profile opens with the profile's host time and its setting of how passes read context.
+/// With `--profile`, the page opens with two values of the profile: the host time of a step, and whether a pass reads a
+/// request's context once or once for each position.
 #[test]
 fn a_profile_gives_the_host_time_and_the_reading_of_context() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Computes the numbers of the explorer's page with the library, and makes random states of the page to compare.
+//! Computes the numbers of the explorer's page with Foretoken's Rust library, to compare them with the numbers of the
+//! page's JavaScript. Also makes random values of the page's controls for this comparison.
 
 use foretoken_hardware::LatencySpec;
 use foretoken_hardware::gpus::gpus;
@@ -17,16 +18,16 @@ pub const LONGEST: u32 = 16;
 /// The largest batch size that the explorer's page considers, requests.
 pub const MOST: u32 = 1024;
 
-/// The acceptance of draft tokens in one of two forms. It says how many tokens a step gives a request, and how many
-/// tokens are drafted, by the draft length that the policy asks for.
+/// How many draft tokens are accepted, stated in one of two ways: as acceptance rates, or as mean tokens per step. From
+/// this the explorer computes the tokens that a step gives a request, for each draft length.
 #[derive(Clone, Debug)]
 pub enum Accepted {
     /// Acceptance rates by the draft token's position in the draft of its step. The last rate holds for all later
     /// positions.
     Rates(Vec<f64>),
-    /// Numbers by draft length: the mean tokens that a step gives a request, and the shares of these request-steps that
-    /// have a first, second, … draft token. `shares` is `None` if the policy always gets all draft tokens that it asks
-    /// for.
+    /// Numbers for each draft length that the policy asks for: `tokens` is the mean number of tokens that a step gives
+    /// a request. `shares` are the shares of requests that get a first, second, … draft token in a step; `None` if each
+    /// request always gets all draft tokens that the policy asks for.
     Drawn { tokens: Vec<f64>, shares: Option<Vec<Vec<f64>>> },
 }
 
@@ -50,7 +51,7 @@ impl Accepted {
     }
 }
 
-/// One state of the page: its URL hash, and the same settings for the library.
+/// One setting of all controls of the page, as a URL hash, and the same settings for Foretoken's Rust library.
 pub struct Point {
     pub hash: String,
     pub target: LatencySpec,
@@ -125,8 +126,9 @@ pub fn any_point(draws: &mut Draws, drawn: &[(String, Accepted)]) -> Point {
     any_load(draws, target, draft, &machine, drawn)
 }
 
-/// A random state of the page: the given machine with a random load. `machine` is the part of the URL hash that
-/// describes the machine.
+/// A random state of the page (values of its controls) with the given hardware costs, and with a random acceptance
+/// source, draft length, batch size, context and host time. `machine` is the part of the URL hash that describes the
+/// hardware.
 pub fn any_load(
     draws: &mut Draws,
     target: LatencySpec,
@@ -171,7 +173,7 @@ pub fn any_load(
 }
 
 /// A random acceptance source (what decides which draft tokens are right): a constant rate, rates by draft position, or
-/// an entry of `drawn`. Returns (its part of the URL hash, the source for the library).
+/// an entry of `drawn`. Returns (its part of the URL hash, the same source for Foretoken's Rust library).
 fn any_source(draws: &mut Draws, drawn: &[(String, Accepted)]) -> (String, Accepted) {
     match draws.below(3) {
         0 => {
@@ -195,7 +197,7 @@ pub fn escaped(text: &str) -> String {
     text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// Computes the numbers that the explorer's page shows in one state, with the library.
+/// Computes the numbers that the explorer's page shows for one setting of its controls, with Foretoken's Rust library.
 pub struct Library<'a> {
     point: &'a Point,
     target: Box<dyn LatencyModel>,
@@ -290,8 +292,8 @@ impl Library<'_> {
         intervals
     }
 
-    /// (bytes of GPU memory left for KV beside the weights, bytes of KV per token). If the state drafts, the draft
-    /// model's weights and KV are included. `None` if the memory is not known.
+    /// (bytes of GPU memory left for KV beside the weights, bytes of KV per token). If the draft length is above 0, the
+    /// draft model's weights and KV are included. `None` if the memory is not known.
     fn memory(&self) -> Option<(f64, f64)> {
         let memory = self.point.target.memory()?;
         let LatencySpec::Roofline(draft) = &self.point.draft else {
@@ -311,8 +313,8 @@ pub fn close(name: &str, page: &Value, library: f64, point: &Point) {
     assert!(page == library || off <= 1e-9, "{name}: the page has {page}, the library {library} at {}", point.hash);
 }
 
-/// Compares every number of the page with the library. Returns the largest relative deviation of a step time or a
-/// speedup.
+/// Compares every number of the page with the number that Foretoken's Rust library computes. Returns the largest
+/// relative deviation of a step time or a speedup.
 pub fn compare(page: &Value, point: &Point) -> f64 {
     let library = Library::of(point);
     let (n, k) = (point.batch, point.length);
@@ -348,8 +350,8 @@ pub fn compare(page: &Value, point: &Point) -> f64 {
             close("kv_bytes_token", &page["kv"]["kv_bytes_token"], of_token, point);
         }
     }
-    // For a roofline without host time, the page shows a band. One end is the speedup without host time, the other end
-    // is the speedup with the host time of a measured server.
+    // For a roofline without host time, the page shows a range of speedups. One end is the speedup without host time,
+    // the other end is the speedup with the host time of a measured server.
     let left_out = matches!(point.target, LatencySpec::Roofline(_)) && point.host.is_zero() && point.overhead_s == 0.0;
     assert_eq!(page["banded"].is_null(), !left_out, "{}", point.hash);
     if left_out {

@@ -1,4 +1,5 @@
-//! The explorer's page reads `config.json` files as the library does, or refuses them with a message.
+//! The JavaScript of the explorer's page reads `config.json` files as Foretoken's Rust library does, or refuses them
+//! with a message.
 
 use crate::browser::{attribute_of, open, text_of};
 use crate::explore::{checked, explorer, silent};
@@ -17,8 +18,9 @@ fn driven(page: &Path, script: &str) {
     std::fs::write(page.with_file_name("driven.html"), text.replacen("</body>", &driver, 1)).unwrap();
 }
 
-/// What the page reads from these `config.json` files. For each file: the model's shape, its work, and the keys that
-/// the page does not model; or why the page refuses the file.
+/// What the page reads from these `config.json` files. For each file: the model's layers and sizes (its shape), the
+/// bytes and operations of its passes (its work), and the keys that the page does not model; or why the page refuses
+/// the file.
 fn read_by_page(texts: &[String]) -> Option<Vec<Value>> {
     let (_place, page) = explorer(&[]);
     let script = format!(
@@ -96,7 +98,7 @@ fn any_config(draws: &mut Draws) -> Value {
 }
 
 /// Keys of a `config.json` that change a model's layers or the bits of its weights. The page must refuse a file with
-/// such a key, or read it as the library does.
+/// such a key, or read it as Foretoken's Rust library does.
 fn changes() -> Vec<Value> {
     vec![
         json!({ "model_type": "gemma2" }),
@@ -177,7 +179,7 @@ fn config_files_are_read_as_by_the_library_or_refused_in_words() {
         );
         accepted += 1;
     }
-    // The page may refuse only a faulty file, or a file with a key that only the library reads.
+    // The page may refuse only a faulty file, or a file with a key that only Foretoken's Rust library can read.
     println!("{accepted} files are read, {} are refused", refused.len());
     assert!(accepted > 150, "{refused:#?}");
     for (part, about) in [
@@ -213,8 +215,8 @@ fn a_dropped_file_is_the_target_and_the_link_has_it() {
     let (_place, page) = explorer(&[]);
     let drop = |file: &str, text: &str| {
         let script = format!(
-            // The browser's virtual clock does not wait for a file or an animation frame. So the script gives both at
-            // once.
+            // The headless browser's virtual clock does not wait for a file to be read or for an animation frame. So
+            // the script replaces both functions by functions that need no waiting.
             "window.requestAnimationFrame = (draw) => setTimeout(draw, 0);
             File.prototype.text = () => Promise.resolve({0});
             const data = new DataTransfer();
@@ -246,7 +248,7 @@ fn a_dropped_file_is_the_target_and_the_link_has_it() {
         "{read}"
     );
     assert_eq!(same, step, "the target stays Llama-3.1-8B");
-    // This link contains a model without a shape.
+    // The model in this link has a name and lacks its shape (layers and sizes).
     let opened = open(&page, &format!("#models={}&target=x", escaped("[{\"name\":\"file x\"}]"))).unwrap();
     assert!(text_of(&opened.dom, "link").contains("The link has a model that cannot be read"));
 }

@@ -1,4 +1,5 @@
-//! What the explorer's page shows in a browser: links, sentences, memory and files. No state may cause a fault.
+//! What the explorer's page shows in a browser: links, sentences, memory and files. No setting of its controls may make
+//! the page show NaN or undefined, or let a text leave its figure.
 
 use crate::browser::{attribute_of, open, open_with, text_of};
 use crate::explore::{checked, every_feature, explorer, silent};
@@ -145,7 +146,8 @@ fn an_answer_that_turns_within_the_band_is_undecided() {
     assert!(words(&all[1]).iter().any(|said| said.contains("the answer stays")), "{:?}", words(&all[1]));
 }
 
-/// The text of a page that opens the explorer's page in a frame, sets each of `hashes` at two widths, and lists faults.
+/// The text of a page that opens the explorer's page in a frame of two widths. For each width it sets the controls to
+/// each of `hashes` (URL hashes), and lists faults, such as NaN or a text outside of its figure.
 fn driver(hashes: &[String]) -> String {
     let hashes = json!(hashes);
     format!(

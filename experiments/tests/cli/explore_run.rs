@@ -9,7 +9,8 @@ use foretoken_sim::StepRecord;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A mixture of experts with sliding-window attention, in the form that a link contains.
+/// A model with a mixture of experts and sliding-window attention, as the explorer's page writes a user's model into
+/// the URL of a link.
 fn own_model() -> String {
     escaped(
         &json!([{
@@ -70,8 +71,9 @@ fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<(
     Some(())
 }
 
-/// Runs the experiments that the page writes: for every kind of hardware that its controls offer, for every acceptance
-/// source, and for every other setting. Their step times must be near those on the page.
+/// The explorer's page writes an experiment for each setting of its controls. Runs such experiments: for every kind of
+/// hardware, for every acceptance source, and for every other setting. The step times of the runs must be near the step
+/// times on the page.
 #[test]
 fn the_written_experiment_runs_and_has_the_pages_step_times() {
     let (_place, page) = explorer(&[]);

@@ -43,7 +43,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Searches the shard `which` of `x.toml` in the folder `to`, which must succeed.
+/// Makes the searches of shard `which` of `x.toml` (for the fewest replicas) in the folder `to`; they must succeed.
 fn shard(place: &Place, to: &str, which: &str, more: &[&str]) {
     let output = place.foretoken().args(["fleet", "x.toml", "-o", to, "--shard", which]).args(more).output().unwrap();
     assert!(output.status.success(), "{which}: {}", stderr(&output));

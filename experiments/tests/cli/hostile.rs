@@ -41,8 +41,8 @@ fn impossible_distribution_parameters_are_refused() {
 fn runs_of_zero_time_are_refused_with_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
-    // The run takes no time at all. For this, pass costs are zero and tokens are drafted at the start of a step. If
-    // tokens are drafted at the end of a step, as in vLLM, the engine sleeps a millisecond now and then.
+    // The run takes no simulated time: pass costs are zero, and tokens are drafted at the start of a step. If tokens
+    // were drafted at the end of a step, as in vLLM, the simulated host would sleep for a millisecond now and then.
     let sets = [target.as_str(), draft.as_str(), "seeds=[7]", "engine.draft_at=step-start"];
     refused(&sets, &["autoregressive, engine.max_num_seqs = ", ", seed 7: mean E2E is 0 s", "no speedup"]);
 }

@@ -1,4 +1,5 @@
-//! Settings without effect are reported on stderr, in JSON and on the page. The check must change no other result.
+//! Settings without effect are reported on stderr, in JSON and on the page. To find them, `run` repeats the experiment
+//! without each setting. This must change no other result.
 
 use crate::support::{EXPERIMENT, Place, bytes_of};
 use serde_json::Value;

@@ -29,7 +29,8 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A stub server. `say` makes its answers to completions; the stub answers other paths as every stub server does.
+/// A stub server. `say` makes its answers to requests for completions. To requests for other paths, such as the list of
+/// models, it gives the fixed answers of all stub servers in these tests.
 pub fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
     Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
 }
@@ -358,7 +359,8 @@ fn a_killed_observation_keeps_its_recording() {
     assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"]);
 }
 
-/// A run without a step log suffices to calibrate acceptance and requests, but not costs.
+/// If a run has no step log of the server, `calibrate` still finds the acceptance and the requests. It finds no costs,
+/// so it writes no profile.
 #[test]
 fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     let place = Place::holding(EXPERIMENT);

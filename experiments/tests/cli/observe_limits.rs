@@ -5,7 +5,8 @@ use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::{Value, json};
 
-/// A server that answers `path` with `reply` and answers other paths in the usual way.
+/// A stub server that answers `path` with `reply`, and answers requests for other paths like every stub server of these
+/// tests.
 fn but(path: &'static str, reply: Reply) -> Stub {
     Stub::start(move |r| match r.path == path {
         true => reply.clone(),

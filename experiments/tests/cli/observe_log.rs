@@ -84,8 +84,8 @@ fn faults_of_a_step_log_are_reported_at_the_end() {
         let server = logging(&place, log);
         let out = observe(&place, &server.url("127.0.0.1"), &["--step-log", "server.log"]);
         assert!(out.status.success() && stderr(&out).contains(said), "{what}: {said}: {}", stderr(&out));
-        // If the calibration on the recording writes an experiment, this experiment must run. Otherwise the calibration
-        // must have been refused.
+        // If `calibrate` writes an experiment for this recording, the experiment must run. Otherwise `calibrate` must
+        // have refused the recording.
         let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
         assert!(matches!(out.status.code(), Some(0 | 2 | 3)), "{what}: {}", stderr(&out));
         if place.path("cal/experiment.toml").exists() {

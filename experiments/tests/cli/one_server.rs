@@ -1,4 +1,5 @@
-//! A calibration describes one server. `validate` accepts it only for complete runs of this server.
+//! A calibration (costs and acceptance that `calibrate` fitted) describes one server. `validate` compares it only with
+//! complete runs of this server and refuses other runs.
 
 use crate::observe::{EXPERIMENT, speculating};
 use crate::support::Place;

@@ -1,5 +1,5 @@
-//! All policies run. The costs that a policy assumes (its belief) may differ from the true costs. Settings of engines
-//! are imported and exported.
+//! All policies run. The costs that a policy assumes (its belief) may differ from the true costs. A file with SGLang's
+//! settings can be used as a policy, and a policy can be exported as such a file.
 
 use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;

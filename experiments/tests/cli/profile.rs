@@ -94,7 +94,8 @@ fn a_profile_gives_truth_and_belief() {
     place.run("linear", &["--set", "hardware.truth=linear"]);
     let by_profile = report(&place, "linear");
     assert_eq!(by_profile["source"], "simulated on profiled costs");
-    // The experiment's results must be the same if the profile's coefficients are written into the experiment by hand.
+    // The experiment's results must be the same if the linear costs of the profile (α, γ, δ) are written into the
+    // experiment by hand.
     let own = profile(straight);
     let line_of = |role| {
         let c = own.belief(role);
@@ -121,10 +122,11 @@ fn a_profiles_digest_is_recorded_and_resolved_experiments_run() {
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert_eq!(String::from_utf8(again.stdout).unwrap(), first);
     assert_eq!(manifest("again")["digest"], manifest("out")["digest"]);
-    // The values that come from the profile are not written into the results folder's experiment.
+    // The results folder's copy of the experiment names the profile's file. It does not repeat the profile's costs.
     let kept = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
     assert!(kept.contains("p.toml") && !kept.contains("measured"), "{kept}");
-    // If the profile's file has other bytes, the experiment counts as another one.
+    // After a change of the profile's file, even of a comment, `run --resume` must refuse the results, because they
+    // belong to another experiment.
     std::fs::write(place.path("p.toml"), profile(straight).to_toml() + "\n# seen\n").unwrap();
     let stderr = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
     assert!(stderr.contains("another experiment"), "{stderr}");
@@ -140,8 +142,8 @@ fn truths_can_be_swept_and_noise_taken_over() {
     place.run("out", &["--set", "hardware.truth={ sweep = [\"table\", \"linear\", \"staircase\"] }"]);
     let report = report(&place, "out");
     let e2e = |i: usize| report["variants"][i]["policies"][0]["e2e_mean_s"]["mean"].as_f64().unwrap();
-    // The machine's costs are linear. So a table of measured times and the fitted line give equal results. The
-    // staircase pads passes and is slower.
+    // The machine's costs are linear. So a table of measured times (`truth = "table"`) and the fitted line give equal
+    // results. The cost model `staircase` pads passes to the next measured size and is slower.
     assert!((e2e(0) / e2e(1) - 1.0).abs() < 0.01, "{} {}", e2e(0), e2e(1));
     assert!(e2e(2) >= e2e(1) * 0.999, "{} {}", e2e(2), e2e(1));
     place.run("noise", &["--set", "hardware.profile_noise=true"]);
@@ -291,8 +293,8 @@ fn a_profile_measures_only_passes_of_its_engine() {
 }
 
 /// A profile's table of times counts each request's context once in a pass. The profile's linear fit counts the context
-/// once for each position of a request. A run on the profile must equal a run in whose experiment the costs and these
-/// two countings are written by hand.
+/// once for each position of a request. A run on the profile must equal a run in whose experiment the costs and both
+/// values of `context_reads` are written by hand.
 #[test]
 fn truth_and_belief_count_context_each_in_its_own_way() {
     let each = |_: Role, s: &Shape| {

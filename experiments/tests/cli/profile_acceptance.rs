@@ -1,4 +1,5 @@
-//! `foretoken profile-acceptance`, and experiments that use its truth tables.
+//! `foretoken profile-acceptance`, which records which draft tokens are right (a truth table), and experiments that use
+//! truth tables.
 
 use crate::support::Place;
 use serde_json::Value;
@@ -146,11 +147,12 @@ fn a_truth_table_serves_any_workload_with_notes() {
     assert!(said.contains("confidences are recorded on the target's path, and modelled off it"), "{said}");
     let manifest: Value = serde_json::from_slice(&std::fs::read(place.path("out/manifest.json")).unwrap()).unwrap();
     assert!(manifest["inputs"].to_string().contains("x.truth"), "{}", manifest["inputs"]);
-    // The results folder has the experiment with all settings written out. Run from there, it still finds the truth
-    // table.
+    // The results folder has the experiment with all settings written out. A run of this copy from the results folder
+    // still finds the truth table (the recorded acceptance).
     let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
-    // If the truth table has other bytes, the experiment counts as another one.
+    // If the file of the truth table (the recorded acceptance) changes, `run --resume` must refuse the results, because
+    // they belong to another experiment.
     record(&place, "x.truth", &[&SMALL[..], &["--seed", "9", "--overwrite"]].concat());
     place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
 

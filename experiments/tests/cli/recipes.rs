@@ -11,7 +11,7 @@ fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     page.split(fence.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// A `config.json` in Hugging Face's format, with the shape of Llama 3.1 8B.
+/// A `config.json` in Hugging Face's format, with the layers and sizes of Llama 3.1 8B.
 const CONFIG: &str = r#"{
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,

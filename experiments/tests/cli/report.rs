@@ -103,7 +103,8 @@ fn a_baseline_gives_paired_differences() {
     let (page, stderr) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
     assert!(stderr.contains("engine.block_size is 32 here and was 16. "), "{stderr}");
     assert!(stderr.contains("No mean end-to-end latency changed."), "{stderr}");
-    // Both experiments have five policies at two swept values. Each has two seeds, and one seed is in both.
+    // The compared results and the baseline each have five policies at two swept values, and two seeds. One seed (2) is
+    // in both.
     for part in [
         "10 pairs",
         "<td>engine.block_size</td><td>16</td><td>32</td>",
@@ -186,7 +187,8 @@ fn missing_or_changed_files_are_named() {
     assert!(error.contains("figures/speedup.svg is missing"), "{error}");
 }
 
-/// Every command that reads a manifest refuses a manifest of another schema or a damaged one, and prints no table.
+/// Every command that reads a results folder's `manifest.json` refuses a manifest that is damaged or has another
+/// version of the file format, and prints no table.
 #[test]
 fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
     let place = Place::new();

@@ -170,7 +170,8 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
     assert_eq!(text("deep/out"), text("deep/again"));
 }
 
-/// The experiment of these tests runs with each of several settings that it does not have itself.
+/// The experiment of these tests runs with each of `parts`: settings, such as a draft method or a cost model, that
+/// replace settings of the experiment.
 #[test]
 fn every_kind_of_part_runs() {
     let place = Place::new();

@@ -49,8 +49,8 @@ fn faults_of_text(schema: &Validator, text: &str) -> Vec<String> {
 fn the_committed_schema_is_this_versions() {
     let committed = std::fs::read_to_string(shipped("experiment.schema.json")).unwrap();
     assert!(committed == text(), "experiments/experiment.schema.json is old: run .ci/refresh");
-    // Repeated parts make the schema longer, but add no descriptions. So the ratio of lines to descriptions limits
-    // repetition.
+    // If parts of the schema were repeated, it would have more lines, but not more descriptions. So the number of lines
+    // for each description is limited.
     let (lines, described) = (committed.lines().count(), committed.matches("\"description\"").count());
     assert!(lines < 4 * described, "{lines} lines for {described} descriptions: write once what is repeated");
 }

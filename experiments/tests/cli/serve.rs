@@ -1,4 +1,4 @@
-//! `foretoken serve`: clients of every kind, bad input, and a calibration on the served engine. The calibration must
+//! `foretoken serve`: clients of every kind, bad input, and `calibrate` on runs of the served engine. `calibrate` must
 //! find the engine's costs.
 
 use crate::support::Place;
@@ -288,8 +288,8 @@ fn settings_that_no_server_has_are_refused() {
     }
 }
 
-/// Runs `observe` on the served engine and `calibrate` on the recordings. The calibration must find the experiment's
-/// costs. The step log has the simulated times, so a busy machine changes none of these numbers.
+/// Runs `observe` on the served engine and `calibrate` on the recordings. `calibrate` must find the costs that the
+/// experiment states. The step log has the simulated times, so a busy machine changes none of these numbers.
 #[test]
 fn the_law_of_a_served_engine_comes_back() {
     let place = Place::holding(&EXPERIMENT.replace("prefix_caching = true", "prefix_caching = false"));
@@ -309,7 +309,8 @@ fn the_law_of_a_served_engine_comes_back() {
     }
     let done = place.foretoken().arg("calibrate").args(&runs).args(["-o", "cal"]).output().unwrap();
     let error = String::from_utf8_lossy(&done.stderr).into_owned();
-    // If the machine is too busy, the requests' own times are wrong. The verdict is then "not trusted" (exit code 3).
+    // If the machine is too busy, the latencies that clients measure are too long. The verdict of `calibrate` is then
+    // "not trusted" (exit code 3).
     assert!(matches!(done.status.code(), Some(0 | 3)), "{error}");
     let profile: toml::Table = std::fs::read_to_string(place.path("cal/profile.toml")).unwrap().parse().unwrap();
     let near = |what: &str, found: &toml::Value, law: f64, within: f64| {
@@ -326,7 +327,7 @@ fn the_law_of_a_served_engine_comes_back() {
         let tokens = pass[0].as_integer().unwrap();
         near(&format!("target pass of {tokens}"), &pass[1], 0.006 + 4e-5 * tokens as f64, 0.02);
     }
-    // The server warns about an edited profile, as every command does.
+    // `serve` warns if the user has edited the profile that `calibrate` wrote, as every command does.
     let mut edited = std::fs::read_to_string(place.path("cal/profile.toml")).unwrap();
     edited.insert_str(0, "# mine\n");
     std::fs::write(place.path("cal/mine.toml"), edited).unwrap();

@@ -223,7 +223,8 @@ fn shards_of_different_runs_are_not_merged() {
         let found = run(more);
         assert!(found.contains(said), "{more:?}: {found}");
     }
-    // The progress file of a shard of another run, as if a user had copied it into this folder.
+    // A progress file of a shard in `shared/out/shards` that belongs to another run, as if a user had copied it there.
+    // `merge` must refuse it.
     let other = place.path("shared/out/shards/2-of-2.json");
     let mark = std::fs::read_to_string(place.path("shared/out/shards/1-of-2.json")).unwrap();
     let as_second = mark.replace("\"index\": 1", "\"index\": 2");

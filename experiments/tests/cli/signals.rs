@@ -82,8 +82,8 @@ fn half_written_files_are_removed_on_ctrl_c() {
     assert!(!place.path("big.jsonl").exists());
 
     place.run("out", &["--no-figures"]);
-    // The timeline is first written to a temporary file beside its final name. Here a pipe stands in for this file, so
-    // the command waits until the reader is gone.
+    // The timeline is first written to a temporary file beside its final name. Here a pipe stands in for this file. The
+    // test opens the pipe and reads nothing, so the command waits while it writes.
     pipe(&place, "t.json.partial");
     let child = spawn(&place, &["export", "perfetto", "out", "-o", "t.json"]);
     let _held = File::open(place.path("t.json.partial")).unwrap();

@@ -100,8 +100,8 @@ pub fn refused(text: &str, from: &str, to: &str, says: &[&str]) {
     }
 }
 
-/// Every file below a folder, with its bytes. The manifest's timing and seal are left out. The script file that repeats
-/// the timing for the page is left out, too.
+/// Every file below a folder, with its bytes. Two things that differ between equal runs are left out: the times in
+/// `manifest.json` with the checksum over them, and the file `report/timing.js`, which has the same times.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     collect(folder, "", &mut all);

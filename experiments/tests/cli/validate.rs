@@ -62,8 +62,8 @@ fn simulation_and_device_have_the_same_token_flow() {
     assert_eq!(validation["cells"].as_array().unwrap().len(), 3 * 2 + 2);
     assert_eq!(validation["counted"], json!([16, 16]));
     assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 1 x 1 at "));
-    // During the runs, the policies used the profile `belief.toml`, which was measured before the runs. `profile.toml`
-    // also has the measurements between the runs. It is used to predict the runs.
+    // During the runs, the policies used the profile `belief.toml`, which was measured before the runs. `profile.toml`,
+    // with which the runs are predicted, also has the measurements that were made between the runs.
     let measured =
         |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap().matches("passes = ").count();
     assert!(measured("belief.toml") > 0 && measured("profile.toml") > 0);
@@ -95,8 +95,8 @@ fn simulation_and_device_have_the_same_token_flow() {
     pieces_count_by_their_probes(&place);
 }
 
-/// Changes the probes of some pieces in `runs.json` as if the machine had become slow, and renews the file's seal. A
-/// piece is a live run and its repeat; its probes are passes that are timed to see how fast the machine is.
+/// Changes the probes of some pieces in `runs.json` as if the machine had become slow, and renews the file's checksum.
+/// A piece is a live run and its repeat; its probes are passes that are timed to see how fast the machine is.
 /// `which(index of the combination of policy and load, index of the piece)` selects the pieces.
 fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
     let path = place.path("out/runs.json");
@@ -362,15 +362,16 @@ fn boundaries(file: &[u8]) -> Vec<usize> {
     all
 }
 
-/// A recording of an unfinished run, cut at many lengths, counts as a part of a run or as empty, but never as a whole
-/// run.
+/// The recording of an unfinished run is cut at many lengths. `validate` must always report it as a part of a run or as
+/// empty, and never as a whole run.
 #[test]
 fn a_cut_recording_counts_as_partial_at_every_length() {
     let place = Place::holding(LIVE);
     let set = ["--set", "policies=[{ fixed = { k = 3 } }]"];
     let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).args(set).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    // The manifest of the folder gets the state that it had before the second run had ended.
+    // Changes `manifest.json` of the results folder to what it was before the second run had ended: incomplete, and
+    // without the recording of this run.
     place.edit_manifest("out", |manifest| {
         manifest["complete"] = false.into();
         manifest["files"].as_object_mut().unwrap().remove("tapes/v0-s0-p1.tape").unwrap();

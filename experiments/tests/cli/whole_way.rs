@@ -170,7 +170,8 @@ fn done(place: &Place, args: &[&str]) -> (String, String) {
     (stdout, stderr)
 }
 
-/// Observes each server of a kind, and calibrates on all recordings together, into the folder `cal`.
+/// For one kind of arrivals (such as a closed loop): observes each of its servers, and runs `calibrate` on all
+/// recordings together, into the folder `cal`.
 fn calibrated(kind: &Kind) -> Place {
     let place = Place::holding(EXPERIMENT);
     let mut log = "t_s,input_tokens,output_tokens,category\n".to_owned();

@@ -21,7 +21,7 @@ pub struct LlmDDefault {
     pub queue_weight: f64,
     /// Weight of the score for free KV blocks (their share of all blocks of the replica), ≥ 0.
     pub kv_weight: f64,
-    /// The first blocks of a prompt that are compared with cached blocks, at most this number, at least 1.
+    /// Largest number of blocks of a prompt, from its start, that are compared with cached blocks, at least 1.
     pub max_prefix_blocks: u32,
     /// Number of blocks that a replica is assumed to cache until it reports how many it has, at least 1.
     pub lru_capacity_per_server: u64,

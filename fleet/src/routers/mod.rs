@@ -63,7 +63,8 @@ macro_rules! routers {
                 match self { $(RouterSpec::$variant(_) => $name,)+ }
             }
 
-            /// The router's definition: its summary, its source, what it needs, and its checks.
+            /// The router's definition: its summary, its source, the information that it needs, and the checks of its
+            /// settings.
             pub fn definition(&self) -> &dyn RouterDefinition {
                 match self { $(RouterSpec::$variant(settings) => settings,)+ }
             }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ScalingRule {
-    /// llm-d's rule: tokens in the replicas' KV pools against their capacity.
+    /// llm-d's rule: compares the tokens that the replicas hold in KV with the number of tokens that they can hold.
     LlmD(LlmDSaturation),
     /// Dynamo's planner: a least number of replicas from the rate of requests; predicted latencies then add or remove
     /// one replica at a time.

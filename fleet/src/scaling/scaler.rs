@@ -15,7 +15,8 @@ pub struct Growing<'a> {
     pub scaling: &'a Scaling,
     /// What a scaling rule knows of the replicas' engines: KV block size, limits of a step, and latency bounds.
     pub limits: EngineLimits,
-    /// Makes the engine of the replica with the given number, which counts all replicas since the start.
+    /// Makes the engine of a replica. The argument is the replica's number: the first replica of the run is 0, and each
+    /// further one gets the next number.
     pub make: Box<dyn Fn(usize) -> Box<dyn Replica + 'a> + 'a>,
 }
 

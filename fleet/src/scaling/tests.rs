@@ -1,5 +1,5 @@
-//! Compares each scaling rule with a second implementation, written from the source alone, on random states. Also tests
-//! the settings.
+//! Compares each scaling rule with a second implementation on random states. The second implementation is written only
+//! from the code of the original program (llm-d, Dynamo). Also tests the settings.
 
 mod dynamo;
 mod llm_d;

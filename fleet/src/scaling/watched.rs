@@ -66,7 +66,7 @@ impl Watched<'_> {
 pub struct Wish {
     /// Number of replicas that should serve or boot.
     pub replicas: u32,
-    /// The reason for this number, as text for the table of decisions.
+    /// The reason for this number as text. The run's results list each decision with its reason.
     pub reason: String,
 }
 

@@ -85,8 +85,8 @@ fn one_replica_is_an_engine_with_noise() {
     assert_same(&setup.alone(3), &setup.fleet(&routers()[0], &[3], 5).run, "noise");
 }
 
-/// Two replicas behind a random router run as two separate engines, each with the requests that were sent to it. Which
-/// draft tokens of a request are right depends on its number, not on the replica.
+/// Two replicas behind a random router run as two separate engines, each with the requests that were sent to it. The
+/// request's id decides which of its draft tokens are right; the replica does not matter.
 #[test]
 fn random_splitting_is_thinning() {
     let setup = Setup::new(requests(400, 16.0, 80, 3));

@@ -1,5 +1,5 @@
-//! Tests routers that get no load reports: the reports arrive after the end of the run. Every request is served all the
-//! same.
+//! Tests routers that get no load reports, because the reports arrive only after the end of the run. Every request must
+//! still be served.
 
 use crate::setup::{Setup, requests, routers};
 use foretoken_fleet::Signals;

@@ -60,8 +60,8 @@ fn a_lone_request_waits_for_its_last_prompt_token_alone() {
     }
 }
 
-/// In vLLM's order of a step the host notices arrived KV at the end of a step, and sleeps 1 ms if nothing can run. For
-/// a request alone in the fleet, at most three such sleeps (3 ms) delay the first token.
+/// As in vLLM, the host notices arrived KV only at the end of a step, and sleeps for 1 ms if nothing can run. For a
+/// request alone in the fleet, at most three such sleeps (3 ms) delay the first token.
 #[test]
 fn the_host_of_vllm_naps_while_kv_comes() {
     for asynchronous in [false, true] {
@@ -174,8 +174,8 @@ fn what_is_not_split_is_served_as_ever() {
     }
 }
 
-/// 40 prompts of 3000 and 50 tokens in turn come at nearly the same time. Each rule sends the expected ones to the
-/// prefill replica.
+/// 40 prompts come at nearly the same time, with 3000 and 50 tokens in turn. The test states for each rule which
+/// prompts must be computed on the prefill replica.
 #[test]
 fn rules_choose_by_length_and_queue() {
     let mut setup = Setup::new((0..40).map(|i| Request::new(Time(i), if i % 2 == 0 { 3000 } else { 50 }, 4)).collect());
@@ -198,7 +198,8 @@ fn rules_choose_by_length_and_queue() {
 }
 
 /// The log of a test fleet: which replica got and ended each part of a request, when its KV arrived, and when its
-/// blocks were released. The flag of a key is true for the prompt part on a prefill replica.
+/// blocks were released. In a key (request, flag) the flag is true for the request's prompt on a prefill replica, and
+/// false for its output on a decode replica.
 #[derive(Default)]
 struct Book {
     given: BTreeMap<(RequestId, bool), usize>,
@@ -294,8 +295,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// Every request ends once on a decode replica. Its prompt ends at most once on a prefill replica, its KV arrives
-    /// at most once, and all blocks are freed. This holds for every rule, hand-off, router, order of a step and pool
-    /// size.
+    /// at most once, and all blocks are freed. This holds for every splitting rule, hand-off and router, for drafting
+    /// at the start and at the end of a step, and for every number of KV blocks.
     #[test]
     fn every_split_request_ends_once_and_blocks_come_back(
         (which, rule, decode_first, draft_kv) in (0..RouterSpec::all().len(), 0..5usize, any::<bool>(), any::<bool>()),

@@ -1,4 +1,5 @@
-//! Reads the attention of a layer that keeps KV: its heads, their sizes, and the tokens that it attends to.
+//! Reads the attention of a layer that keeps KV: the number and size of the heads, and to which tokens each token
+//! attends.
 
 use super::bad::BadConfig;
 use super::families::{Family, Heads};
@@ -10,8 +11,9 @@ use serde_json::Value;
 /// grouped-query attention.
 ///
 /// # Errors
-/// A key that the layer needs is missing or out of range, the heads do not divide the hidden size, the KV heads do not
-/// divide the heads, or `attention_output_gate` is true for grouped attention.
+/// A key that the layer needs is missing or out of range, the number of heads does not divide the hidden size, the
+/// number of KV heads does not divide the number of heads, or `attention_output_gate` is true for grouped-query
+/// attention.
 pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
     if let Some(kv_rank) = fields.size_of(&["kv_lora_rank"])? {
         // Files with latent attention have these keys, but the model does not use their values (`head_dim` is 64 in

@@ -13,9 +13,10 @@ const RATIOS: [u32; 3] = [0, 4, 128];
 /// Reads the attention of each of `count` layers.
 ///
 /// # Errors
-/// A key that the layers need is missing or out of range. The list of ratios does not have one entry for each layer
-/// (entries for all MTP modules may follow, or none). A ratio or a layer's name is not known. An MTP module has
-/// compressed entries. There is more than one KV head. `o_groups` does not divide the heads.
+/// A key that the layers need is missing or out of range. The list of compression ratios does not have one entry for
+/// each layer (entries for all MTP modules may follow, or none). A ratio, or a type in `layer_types`, is not known. An
+/// MTP module has compressed KV entries. There is more than one KV head. `o_groups` does not divide the number of
+/// heads.
 pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let ratios = match fields.numbers("compress_ratios")? {
         Some(ratios) => by_number(fields, ratios, count)?,
@@ -26,7 +27,8 @@ pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> 
     {
         return Err(fields.bad("num_key_value_heads", format!("{kv_heads}; this family keeps one head for all")));
     }
-    // This key is read only so that no warning says it is unknown: `head_dim` already counts the rotated numbers.
+    // `qk_rope_head_dim` is read only so that no warning says that this key is unknown. Its value is not used, because
+    // `head_dim` already includes the dimensions with rotary position encoding.
     fields.count("qk_rope_head_dim")?;
     ratios.into_iter().map(|ratio| one(fields, ratio)).collect()
 }
@@ -48,8 +50,8 @@ fn by_number(fields: &Fields, ratios: Vec<u64>, count: u32) -> Result<Vec<u32>, 
     layers.iter().map(known).collect()
 }
 
-/// The compression ratio of each layer, by its name in `layer_types`. transformers writes this list in place of
-/// `compress_ratios`.
+/// The compression ratio of each layer, by the layer's type in the list `layer_types`. transformers writes
+/// `layer_types` in place of `compress_ratios`.
 fn by_name(fields: &Fields, count: u32) -> Result<Vec<u32>, BadConfig> {
     let names = fields.texts("layer_types")?.ok_or_else(|| {
         fields.bad("compress_ratios", "missing; it says what each layer compresses (or layer_types does)")
@@ -79,8 +81,8 @@ fn one(fields: &Fields, ratio: u32) -> Result<Attention, BadConfig> {
     if !heads.is_multiple_of(output_groups) {
         return Err(fields.bad("o_groups", format!("{output_groups} does not divide num_attention_heads {heads}")));
     }
-    // The indexer's keys are read for every layer, so that a file whose layers have no indexer gets no warnings about
-    // them. A missing key is an error only in a layer with an indexer.
+    // The JSON keys of the indexer (`index_…`) are read for every layer, so that a file whose layers have no indexer
+    // gets no warnings about these keys. A missing key is an error only in a layer with an indexer.
     let [heads_that_score, index_dim, tokens] =
         ["index_n_heads", "index_head_dim", "index_topk"].map(|key| fields.size(key));
     let selection = match ratio {

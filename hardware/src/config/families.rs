@@ -3,7 +3,7 @@
 use super::bad::BadConfig;
 use super::fields::Fields;
 
-/// Which layers of a family have a sliding window, if the file has no list of its layers' kinds.
+/// Which layers of a model have a sliding window, if its `config.json` does not list the types of the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
     /// No layer has a sliding window, whatever `sliding_window` says.

@@ -96,8 +96,8 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
     Ok(number.unwrap_or(u32::from(always)) * expert)
 }
 
-/// One flag for each layer, read from the layer's name in `mlp_layer_types`: 1 if the layer has experts, 0 if it is
-/// dense.
+/// One flag for each layer, read from the layer's type in the list `mlp_layer_types`: 1 if the layer has experts, 0 if
+/// it is dense.
 fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
     let names = fields.texts("mlp_layer_types")?.unwrap_or_default();
     if names.len() != count as usize {
@@ -114,9 +114,9 @@ fn by_name(fields: &Fields, count: u32) -> Result<Vec<u64>, BadConfig> {
 }
 
 /// Whether each of `count` layers has experts. The list `mlp_layer_types` decides, or else a list at `moe_layer_freq`.
-/// Without both, a layer is dense if it is one of the `first_k_dense_replace` first layers, if it is listed in
-/// `mlp_only_layers`, or if it lies between two sparse layers by the interval that `moe_layer_freq`,
-/// `decoder_sparse_step` or `interleave_moe_layer_step` gives.
+/// Without both, a layer has experts unless one of three things is true. It is one of the first `first_k_dense_replace`
+/// layers. It is listed in `mlp_only_layers`. Only every n-th layer has experts (n is the number at `moe_layer_freq`,
+/// `decoder_sparse_step` or `interleave_moe_layer_step`), and this layer is not one of them.
 fn sparse_layers(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let listed = fields.numbers("mlp_only_layers")?.unwrap_or_default();
     let first = fields.count("first_k_dense_replace")?.unwrap_or(0);

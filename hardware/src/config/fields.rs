@@ -1,4 +1,4 @@
-//! Access to the keys of a `config.json`. It records which keys were read, so that the unread keys can be reported.
+//! Access to the keys of a `config.json`. Records which keys were read, so that the program can warn about unread keys.
 
 use super::bad::BadConfig;
 use super::harmless::is_harmless;
@@ -133,8 +133,8 @@ impl<'a> Fields<'a> {
         list.map(Some).ok_or_else(|| self.bad(key, "expected a list of texts"))
     }
 
-    /// Paths of the keys of this JSON object and of the object `whole` that no reader has read and that may change the
-    /// time of a pass.
+    /// Paths of the keys that no function has read and that may change the time of a pass: the keys of this JSON object
+    /// and of the object `whole`.
     pub fn unread(&self, whole: &Fields) -> Vec<String> {
         let read = self.read.borrow();
         let left = |fields: &Fields| {

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-/// The keys that need no warning if no reader has read them. Some harmless keys concern training, token ids, positions,
-/// norms or the loading of the file. Others have a meaning only together with a second key; if a file has the second
-/// key, a reader reads both.
+/// The keys that need no warning if the program does not read them. Some of them concern training, token ids,
+/// positions, norms or the loading of the file. The others have a meaning only together with a second key; if a file
+/// has this second key, the program reads both keys.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct HarmlessKeys {
     /// Keys with exactly these names are harmless: they do not change the time of a pass.
@@ -22,7 +22,7 @@ pub const HARMLESS_KEYS: HarmlessKeys = HarmlessKeys {
     starts: &["rope_", "use_cache", "initializer", "router_", "_", "output_router", "vision_", "image_", "audio_"],
 };
 
-/// True if `key` does not change the time of a pass, so that no warning is needed when no reader has read it.
+/// True if `key` does not change the time of a pass. The program then gives no warning if it has not read the key.
 pub fn is_harmless(key: &str) -> bool {
     HARMLESS_KEYS.names.contains(&key)
         || HARMLESS_KEYS.ends.iter().any(|end| key.ends_with(end))

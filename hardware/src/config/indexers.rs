@@ -4,9 +4,10 @@
 use super::bad::BadConfig;
 use super::fields::Fields;
 
-/// Whether each of `count` layers has an indexer, which chooses the layer's tokens. The list `indexer_types` decides.
-/// Without this list, the letters of `index_topk_pattern` decide. Without both, the first `index_skip_topk_offset`
-/// layers (2 if the file does not say) have an indexer, and after them every `index_topk_freq`-th layer.
+/// Whether each of `count` layers has an indexer, which chooses the tokens that the layer attends to. The list
+/// `indexer_types` decides. Without this list, the letters of `index_topk_pattern` decide. Without both, the first
+/// `index_skip_topk_offset` layers (2 if the file does not say) have an indexer, and after them every
+/// `index_topk_freq`-th layer.
 ///
 /// # Errors
 /// A list does not have `count` entries, a name or a letter is not known, the first layer has no indexer, or a number
@@ -30,7 +31,7 @@ pub fn own(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
         };
         ("index_topk_pattern", pattern.chars().map(one).collect::<Result<Vec<_>, _>>()?)
     } else {
-        // The default offset of 2 is that of transformers' GlmMoeDsaConfig.
+        // If the file lacks `index_skip_topk_offset`, the value is 2, as in transformers' GlmMoeDsaConfig.
         let first = offset.unwrap_or(2);
         let own = |i: u32| (i + 1).saturating_sub(first).is_multiple_of(every);
         ("index_topk_freq", (0..count).map(own).collect())

@@ -10,8 +10,8 @@ use crate::models::{Attention, LayerGroup, Selection};
 ///
 /// # Errors
 /// A key that the layers need is missing or out of range. A list of layers does not have one entry for each layer. A
-/// layer's kind is not known or not modelled. The heads do not divide the hidden size, or the KV heads do not divide
-/// the heads.
+/// layer's type is not known or not modelled. The number of heads does not divide the hidden size, or the number of KV
+/// heads does not divide the number of heads.
 pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig> {
     refuse(fields)?;
     if let Some(layers) = blocks::layers(fields, family)? {
@@ -28,8 +28,8 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     Ok(pairs.map(|(attention, feed_forward)| LayerGroup { count: 1, attention, feed_forward }).collect())
 }
 
-/// Reads the attention of each of `count` layers. The layer's kind (attention to all tokens, window or recurrent state)
-/// and its indexer decide how it is read.
+/// Reads the attention of each of `count` layers: attention to all tokens, attention to a window, or a recurrent state.
+/// Also reads which tokens a layer with sparse attention chooses, and whether the layer has an indexer of its own.
 fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let kinds = kinds(fields, family, count)?;
     let full = attention::full(fields, family)?;
@@ -50,8 +50,8 @@ fn by_kind(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Attention
     kinds.into_iter().zip(chooses).zip(blocks).map(one).collect()
 }
 
-/// Refuses a file with layers that read another layer's KV, or that have an embedding of their own. Such layers
-/// change the KV and the weights, and are not modelled.
+/// Refuses a file with layers that read another layer's KV, or that have an embedding of their own. Such layers change
+/// the size of the KV and the number of weights, which is not modelled.
 fn refuse(fields: &Fields) -> Result<(), BadConfig> {
     let refused = [
         ("num_kv_shared_layers", "layers that read the KV of another layer"),

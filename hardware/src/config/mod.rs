@@ -30,7 +30,7 @@ use crate::models::{LayerGroup, ModelShape};
 use fields::Fields;
 use serde_json::Value;
 
-/// What was read from a `config.json`.
+/// The shapes (sizes and bits) and the warnings that were read from a `config.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadConfig {
     /// The model's shape, under the name that the caller gave.
@@ -45,8 +45,9 @@ pub struct ReadConfig {
 /// Reads the text of a `config.json`. `name` becomes the name of the shape.
 ///
 /// # Errors
-/// The text is not a JSON object, its `model_type` is unknown, a field that a shape needs is missing or of the wrong
-/// kind, or fields contradict each other.
+/// The text is not a JSON object, its `model_type` is unknown, a key that the shape needs is missing or has a value of
+/// the wrong type, or two keys contradict each other (for example, a list of layer types is not as long as the number
+/// of layers).
 pub fn read(text: &str, name: &str) -> Result<ReadConfig, BadConfig> {
     let json: Value = serde_json::from_str(&python::to_json(text))
         .map_err(|e| BadConfig { key: format!("line {}", e.line()), why: format!("this is not JSON: {e}") })?;
@@ -56,8 +57,9 @@ pub fn read(text: &str, name: &str) -> Result<ReadConfig, BadConfig> {
 /// Reads a `config.json` that is already parsed into the JSON value `json`. `name` becomes the name of the shape.
 ///
 /// # Errors
-/// The value is not a JSON object, its `model_type` is unknown, a field that a shape needs is missing or of the wrong
-/// kind, or fields contradict each other.
+/// The value is not a JSON object, its `model_type` is unknown, a key that the shape needs is missing or has a value of
+/// the wrong type, or two keys contradict each other (for example, a list of layer types is not as long as the number
+/// of layers).
 pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     let whole = Fields::of(json)?;
     let family = families::of(&whole)?;

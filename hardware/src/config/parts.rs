@@ -38,8 +38,9 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     if words.iter().any(excepted) || last.contains("router") || ["gate", "shared_expert_gate"].contains(&last) {
         return None;
     }
-    // A file may list several projections of a part, and only one of them is looked at for the part's bits: the query
-    // projection for attention, the up projection for a feed-forward block.
+    // A file may list several projections of the attention or of a feed-forward block. Only one of them decides how
+    // many bits this part of the decoder has: the query projection for attention, the up projection for a feed-forward
+    // block.
     let one = |part: &[&str], marks: &[&str]| part.contains(&last) || marks.iter().any(|mark| last.contains(mark));
     const ATTENTION: [&str; 5] = ["self_attn", "self_attention", "linear_attn", "attention", "attn"];
     const DENSE: [&str; 3] = ["mlp", "ffn", "feed_forward"];
@@ -62,11 +63,12 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
 /// experts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {
-    /// The names cover the part of the decoder (such as its attention) in no layer.
+    /// The module names cover the part of the decoder (such as its attention) in no layer.
     None,
-    /// The names cover the part of the decoder in this number of layers, which is less than half of all layers.
+    /// The module names cover the part of the decoder (such as its attention) in this number of layers, which is less
+    /// than half of all layers.
     Few(usize),
-    /// The names cover the part of the decoder (such as its attention) in at least half of all layers.
+    /// The module names cover the part of the decoder (such as its attention) in at least half of all layers.
     Most,
 }
 

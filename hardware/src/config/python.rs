@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Replaces `Infinity`, `-Infinity` and `NaN` outside of strings by null. Nemotron-H's files have them
-/// (`time_step_limit`). No key of a shape may have such a value, and null counts as a missing key.
+/// Replaces `Infinity`, `-Infinity` and `NaN` outside of strings by null. Nemotron-H's files have such values
+/// (`time_step_limit`). No key from which a shape is read may have such a value, and a null counts as a missing key.
 pub fn to_json(text: &str) -> Cow<'_, str> {
     if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);

@@ -13,7 +13,7 @@ pub struct ReadBits {
     pub warnings: Vec<String>,
 }
 
-/// How a file quantises linear layers.
+/// The bits that a file's `quantization_config` gives to the weights and activations of linear layers, and to the KV.
 struct Scheme {
     /// Bits of a quantised weight. Weights of a group have a common scale; the number includes the weight's part of
     /// this scale.
@@ -58,8 +58,8 @@ pub fn bits(whole: &Fields, fields: &Fields) -> Result<ReadBits, BadConfig> {
     let scheme = scheme(&table)?;
     read.bits.kv = scheme.kv.unwrap_or(plain.kv);
     // If a file has `quantized_layers`, this key lists all quantised modules, so the list of excluded modules is not
-    // used. `mixed` sets the bits of the listed parts. The other parts keep the file's own type, unless the
-    // quantisation method has fewer bits.
+    // used. `mixed` sets the bits of the parts (attention, dense blocks, experts) that are listed. The other parts keep
+    // the bits of the file's `torch_dtype`, unless `quant_method` gives fewer bits.
     let listed = table.get("quantized_layers").is_some();
     let layers = fields.count("num_hidden_layers")?.unwrap_or(0);
     for part in [Part::Attention, Part::Dense, Part::Experts] {
@@ -200,8 +200,8 @@ fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     })
 }
 
-/// The scheme of a compressed-tensors file. Only the first of its `config_groups` (groups of modules with equal bits)
-/// is read.
+/// Reads the bits of weights, activations and KV from a compressed-tensors `quantization_config`. Only the first of its
+/// `config_groups` (groups of modules with equal bits) is read.
 fn compressed_tensors(table: &Fields, skipped: Vec<String>) -> Result<Scheme, BadConfig> {
     let groups = table.get("config_groups").and_then(Value::as_object);
     let group = groups.and_then(|groups| groups.values().next());

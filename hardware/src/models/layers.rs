@@ -84,7 +84,7 @@ pub enum Attention {
     Compressed {
         /// Number of query heads.
         heads: u32,
-        /// Head dimension: numbers in a head's query, in a key and in an entry.
+        /// Head dimension: numbers in a head's query, in a key and in a compressed KV entry.
         head_dim: u32,
         /// Width of the compressed query, from which the heads' queries are projected.
         query_rank: u32,
@@ -94,11 +94,13 @@ pub enum Attention {
         output_rank: u32,
         /// Number of newest tokens to which a token attends without compression. Older tokens leave the KV cache.
         window: u32,
-        /// Number of older tokens that each entry compresses. Default: 0, there are no entries.
+        /// Number of older tokens that each compressed KV entry stands for. Default: 0, there are no compressed
+        /// entries.
         #[serde(default, skip_serializing_if = "is_zero")]
         ratio: u32,
-        /// Sparse attention: how the layer chooses the entries to which a token attends. Its entries then overlap: each
-        /// is made from 2 · `ratio` tokens. Default: a token attends to all entries, and entries do not overlap.
+        /// Sparse attention: how the layer chooses the compressed KV entries to which a token attends. In such a layer
+        /// the entries overlap: each is made from 2 · `ratio` tokens. Default: a token attends to all entries, and
+        /// entries do not overlap.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         selection: Option<Selection>,
     },
@@ -121,13 +123,13 @@ pub enum Attention {
 pub struct Selection {
     /// Number of the indexer's heads, which score tokens.
     pub heads: u32,
-    /// Numbers in the indexer's key. The KV cache holds one such key for each token, or for each entry if the attention
-    /// is compressed.
+    /// Numbers in the indexer's key. The KV cache holds one such key for each token, or for each compressed KV entry if
+    /// the attention is compressed.
     pub head_dim: u32,
     /// Bits of a number in the indexer's key. Default: 8.
     #[serde(default = "eight", skip_serializing_if = "is_eight")]
     pub key_bits: u32,
-    /// Number of tokens (of entries, if the attention is compressed) to which a token attends.
+    /// Number of tokens to which a token attends. Number of compressed KV entries, if the attention is compressed.
     pub tokens: u32,
     /// Whether the layer takes over the choice of an earlier layer (GLM-5.2). The layer then has no indexer: no weights
     /// and no keys for scoring. Default: false.

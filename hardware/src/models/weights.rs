@@ -41,7 +41,7 @@ impl Attention {
 
     /// This layer as it is in the model's MTP module. The module's layer always has its own indexer, also where the
     /// model's layer uses the choice of an earlier layer (the modules of GLM-5.2 and GLM-5 have equal published sizes).
-    /// Compressed attention keeps only its window, without entries (vLLM's `DeepseekV4Attention`).
+    /// Compressed attention keeps only its window, and has no compressed KV entries (vLLM's `DeepseekV4Attention`).
     pub fn of_module(mut self) -> Attention {
         if let Attention::Compressed { ratio, selection, .. } = &mut self {
             (*ratio, *selection) = (0, None);

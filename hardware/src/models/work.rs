@@ -31,8 +31,8 @@ pub struct Work {
     pub attention: Vec<AttentionWork>,
     /// Bytes of the recurrent states of a request, over all layers.
     pub state_bytes: f64,
-    /// Bytes that a request takes in memory whatever its number of tokens: windows that drop older tokens, and tokens
-    /// that wait to be compressed. Recurrent states are not included.
+    /// Bytes that a request takes in memory whatever its number of tokens: the KV of windows that drop older tokens,
+    /// and data of the tokens that wait to be compressed. Recurrent states are not included.
     pub request_bytes: f64,
     /// Bytes of all weights of the model, the embedding included.
     pub weight_bytes: f64,
@@ -133,8 +133,8 @@ impl AttentionWork {
     }
 
     /// Adds the attention work `more` of other layers. `more` must have the same `window` (most tokens that a token
-    /// attends to), `split` (number of key-value heads) and `by_token` as this work, and `unpacked` if this work has
-    /// it.
+    /// attends to), `split` (number of key-value heads) and `by_token` as this work. `unpacked` must be set in both or
+    /// in neither.
     fn join(&mut self, more: &AttentionWork) {
         self.bytes += more.bytes;
         self.kept_bytes += more.kept_bytes;
@@ -264,8 +264,8 @@ impl ModelShape {
                 add(AttentionWork { window: Some(window), kept_bytes: 0.0, ..newest });
                 work.request_bytes += count * window * entry;
                 if ratio > 0.0 {
-                    // Bytes and FLOP are per token of context. There is one entry for each `ratio` tokens, hence the
-                    // division.
+                    // Bytes and FLOP are per token of context. One compressed KV entry stands for `ratio` tokens, hence
+                    // the division.
                     add(AttentionWork {
                         window: selection.map(|s| ratio * f64::from(s.tokens)),
                         by_token: selection.is_some(),

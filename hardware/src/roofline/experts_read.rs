@@ -77,8 +77,9 @@ mod tests {
         assert_eq!(ExpertsRead::new(&[]).at(3.0), None);
     }
 
-    /// A table filled by the formula for independent tokens gives the same times as the formula. A table with fewer
-    /// experts gives a shorter time.
+    /// The roofline's formula gives the expected number of distinct experts if tokens choose independently. A table
+    /// filled with the results of this formula gives the same times as the formula. A table with fewer experts gives a
+    /// shorter time.
     #[test]
     fn a_table_of_the_formula_is_the_formula() {
         let points: Vec<(u32, f64)> =

@@ -29,8 +29,8 @@ pub struct Roofline {
     /// Share of a token's experts, in [0, 1], that earlier tokens of the pass have already read. The share comes on
     /// top of the overlap that tokens have by chance if they choose their experts independently.
     pub(super) expert_reuse: f64,
-    /// Measured number of distinct experts that a pass reads, by its number of tokens. Empty: a formula gives the
-    /// number.
+    /// Measured number of distinct experts that a pass reads, by its number of tokens. Empty: the number is the
+    /// expected number for tokens that choose their experts independently, reduced by `expert_reuse`.
     pub(super) experts_read: ExpertsRead,
 }
 

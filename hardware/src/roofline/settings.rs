@@ -137,7 +137,7 @@ impl RooflineSpec {
     /// The model's shape, changed by the settings `experts`, `kv_bits` and `weight_only`.
     ///
     /// # Errors
-    /// There is no such preset, or the shape has a fault.
+    /// There is no such preset, or a number of the shape is out of its range.
     pub fn shape(&self) -> Result<ModelShape, BadLatency> {
         let mut shape = self.model.shape()?.into_owned();
         if let Some(experts) = self.experts {
@@ -154,9 +154,9 @@ impl RooflineSpec {
     /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// The name of the GPU or the model is unknown, or their numbers have a fault. The model computes in a precision
-    /// for which the GPU has no peak. A number is out of its range, or `experts_read` and `expert_reuse` are both
-    /// given. The error names the setting.
+    /// The name of the GPU or the model is unknown, or a number of the GPU, the model or these settings is out of its
+    /// range. The model computes in a precision for which the GPU has no peak. `experts_read` and `expert_reuse` are
+    /// both given. The error names the setting.
     pub fn check(&self) -> Result<(), BadLatency> {
         let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
         peaks(&gpu, &shape.work().token_flops)?;
@@ -205,7 +205,7 @@ impl RooflineSpec {
     /// The memory for KV that weights and activations leave on all GPUs together.
     ///
     /// # Errors
-    /// The name of the GPU or the model is unknown, or their numbers have a fault.
+    /// The name of the GPU or the model is unknown, or a number of the GPU or the model is out of its range.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);

@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 /// An f32 array of fixed length that begins at a cache line.
 #[derive(Debug)]
 pub(super) struct Aligned {
-    /// The array with up to [`LANES`] spare numbers. The vector must not grow, because growing could move the array off
-    /// its cache line.
+    /// Memory with [`LANES`] more numbers than the array. The array begins at index `from`, the first number that
+    /// begins a cache line. The vector must not grow, because growing could move the array off its cache line.
     numbers: Vec<f32>,
     from: usize,
     len: usize,

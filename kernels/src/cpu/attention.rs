@@ -31,8 +31,8 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One unit of work for a thread: the attention of one key-value head for the rows `first..end`, which are new tokens
-/// of the batch's request `span`.
+/// One unit of work for a thread: the attention of one key-value head for the rows `first..end`. These rows are new
+/// tokens of request number `span` of the batch.
 struct Task {
     span: usize,
     first: usize,
@@ -295,9 +295,9 @@ fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     }
 }
 
-/// Adds weight · value to the output sums of `Q` queries, for the tokens `tokens` of each KV block of `blocks`, in
-/// order. `values(b)` gives the values of block `b`. In memory, the weights of two successive queries are `width`
-/// numbers apart, and their sums are `padded` numbers apart.
+/// Adds weight · value to the output sums of `Q` queries. Of each KV block of `blocks`, in order, the function adds the
+/// values of the tokens at the places `tokens` (within 0..16). `values(b)` gives the values of block `b`. In memory,
+/// the weights of two successive queries are `width` numbers apart, and their sums are `padded` numbers apart.
 #[inline(always)]
 fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     values: &impl Fn(usize) -> &'p [P],

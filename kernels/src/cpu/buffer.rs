@@ -10,7 +10,8 @@ use std::marker::PhantomData;
 #[derive(Clone, Debug)]
 pub struct Buffer {
     pub(super) width: usize,
-    /// Distance between the beginnings of two rows, in numbers: `width` rounded up to a multiple of [`LANES`].
+    /// Distance between the beginnings of two successive rows, counted in f32 values, not in bytes: `width` rounded up
+    /// to a multiple of [`LANES`].
     pub(super) stride: usize,
     /// Number of rows in use, at most the number of allocated rows.
     pub(super) rows: usize,

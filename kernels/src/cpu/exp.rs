@@ -6,8 +6,9 @@
 const ROUNDER: f32 = 12_582_912.0;
 
 /// Computes e^x. For x between −87 and 88 the relative error is at most 2⁻²² (2 units in the last place of 1.0). For x
-/// below −87 the result is 0, and for x above 88 it is e^88. The argument is reduced to |r| ≤ ln 2 / 2, with ln 2 in
-/// two parts. The polynomial is that of Cephes' `expf` (Moshier, netlib).
+/// below −87 the result is 0, and for x above 88 it is e^88. The argument is reduced to r = x − n · ln 2 with |r| ≤
+/// ln 2 / 2. For accuracy, n · ln 2 is subtracted in two steps, with two constants that add up to ln 2. The polynomial
+/// is that of Cephes' `expf` (Moshier, netlib).
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-87.0, 88.0);

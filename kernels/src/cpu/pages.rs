@@ -68,8 +68,8 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
             }
             let (region, mut fresh) = Open::map(bytes);
             let (_, first) = fresh.take(bytes).expect("a region holds what it was made for");
-            // `fresh` is a region that was just mapped for this array. The next arrays come from the open region or
-            // from `fresh`: from the region that has more bytes left.
+            // `open` is the region that arrays have used so far. It has too few bytes left for this array, so `fresh`
+            // was mapped. The next arrays use the region that has more bytes left.
             if open.as_ref().is_none_or(|open| open.left() < fresh.left()) {
                 *open = Some(fresh);
             }
@@ -80,8 +80,8 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
 }
 
 impl Open {
-    /// Maps a region of memory with room for at least `bytes` bytes. Returns the region, and its state for handing out
-    /// parts.
+    /// Maps a region of memory with room for at least `bytes` bytes. Returns the region, and the [`Open`] that hands
+    /// out its parts to arrays.
     fn map(bytes: usize) -> (Arc<Region>, Open) {
         let bytes = bytes.next_multiple_of(LARGE).max(SHARED);
         let mut map = MmapMut::map_anon(bytes + LARGE).expect("memory for weights, KV or a measurement");

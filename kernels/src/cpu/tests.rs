@@ -106,7 +106,8 @@ proptest! {
         prop_assert!(error < 30.0 * EPSILON, "{error:e}");
     }
 
-    /// Each head of queries and keys is normalised by its own mean square. The values are not changed.
+    /// Each head's query and each head's key is normalised by the mean square of its own numbers. The attention values
+    /// (V) are not changed.
     #[test]
     fn heads_are_normalised_by_themselves(
         seed: u64,
@@ -173,8 +174,9 @@ proptest! {
             let Ok(()) = cpu.softmax(&x, temperature, &mut out);
             out
         });
-        // The exponent of a probability is up to 30 / 0.7 and is rounded to f32 before the exponential is computed, so
-        // the allowed error is large.
+        // The softmax computes e^((logit − largest logit) / temperature). This exponent lies between −30 / 0.7 and 0,
+        // and is rounded to f32 first. The rounding of so large an exponent makes a large error, so the allowed error
+        // is large.
         let error = worst(&got, |r, i| (probability(r, i), probability(r, i)));
         prop_assert!(error < 120.0 * EPSILON, "{error:e}");
 

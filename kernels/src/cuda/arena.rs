@@ -6,9 +6,10 @@ use super::error::CudaError;
 use super::memory::Memory;
 use std::sync::Arc;
 
-/// The collected integers of a batch, and the device memory to which they are copied. Two passes may have the same
-/// number of rows and of rows with logits after padding. Then the first arrays of both passes have the same lengths in
-/// the same order, and so the same device addresses. The passes can then be replayed as the same CUDA graph.
+/// The collected integers of a batch, and the device memory to which they are copied. Some arrays, such as tokens and
+/// positions, have lengths that depend only on the padded numbers of rows and of rows with logits. These arrays come
+/// first. Two passes with equal padded numbers therefore have them at the same device addresses, and can be replayed as
+/// the same CUDA graph.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,

@@ -58,8 +58,8 @@ pub trait Backend: Send + Sync {
     /// Carries out one command: a launch of a kernel, or a matrix product by cuBLASLt.
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError>;
 
-    /// Makes a graph of a program that has run before. Launching the graph once starts all commands of the program.
-    /// This function itself does not run the commands.
+    /// Makes a graph of `program`, the list of commands of a pass, which has run before. Launching the graph once
+    /// starts all commands of the program. This function itself does not run the commands.
     ///
     /// # Errors
     /// The driver reports an error, perhaps of an earlier command.
@@ -85,7 +85,8 @@ pub trait Backend: Send + Sync {
     fn elapsed(&self) -> Result<Duration, CudaError>;
 }
 
-/// Which end of a time measurement a mark in the stream of commands stands for.
+/// Says whether a mark begins or ends a time measurement. A mark is a place in the stream of commands; the device
+/// records the time at which it reaches the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// The mark is the beginning of the time measurement.

@@ -5,9 +5,10 @@ use super::memory::{Kv, SPARE_BLOCKS};
 use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
-/// Number of queries in a tile of split attention (`FEW`) and in a tile of tiled attention (`MANY`). A request with at
-/// most `MANY` queries per key-value head uses split attention, in tiles that fit the GPU's matrix units. A request
-/// with more queries uses tiled attention, in which a thread block handles one tile.
+/// Number of queries in a tile of split attention (`FEW`) and in a tile of tiled attention (`MANY`). A query is a
+/// (token, head) pair; a tile is a group of queries that a thread block handles together. A request with at most `MANY`
+/// queries per key-value head uses split attention, in tiles that fit the GPU's matrix units. A request with more
+/// queries uses tiled attention, in which a thread block handles one tile.
 const FEW: usize = 16;
 const MANY: usize = 64;
 
@@ -24,9 +25,9 @@ const MOST_STRETCHES: usize = 64;
 /// thread blocks that are occupied, averaged over a launch in which all thread blocks take equally long.
 const GOOD_USE: f64 = 0.9;
 
-/// Most stretches (parts of contexts) in one launch, over all tiles. The device has memory for the results of this
-/// number of stretches. If a launch has more than half this number of tiles, its contexts are not divided, because the
-/// tiles alone keep the GPU busy.
+/// Most stretches (parts of contexts) in one launch, over all tiles (groups of queries). The device has memory for the
+/// results of this number of stretches. If a launch has more than half this number of tiles, its contexts are not
+/// divided, because the tiles alone keep the GPU busy.
 pub(super) const STRETCHES: usize = 256;
 
 /// Number of f32 results that one stretch (a part of the context) gives for one tile of queries and one key-value head.
@@ -44,7 +45,7 @@ pub(super) struct Sent {
     /// know whether the batch is already on the device.
     batch: *const Batch,
     pub(super) rows: usize,
-    /// Number of rows of the batch, padding rows included.
+    /// Number of rows (new tokens) of the batch, padding rows included.
     pub(super) padded: usize,
     pub(super) tokens: u64,
     pub(super) positions: u64,
@@ -67,7 +68,7 @@ unsafe impl Sync for Sent {}
 /// attention, `many` of the list for tiled attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
-    /// Number of queries that share a key-value head.
+    /// Number of query heads that share a key-value head.
     pub(super) group: usize,
     pub(super) few: u64,
     pub(super) few_count: usize,
@@ -111,7 +112,7 @@ impl Sent {
     }
 
     /// Adds the batch's arrays to the arena, the device memory for the integers of a batch. Padding rows have token 0
-    /// at position 0, write their KV to the spare block, and attend to no token.
+    /// at position 0, write their KV to the spare block (a KV block that no request uses), and attend to no token.
     pub(super) fn new(batch: &Batch, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Sent {
         let rows = batch.rows();
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
@@ -139,8 +140,8 @@ impl Sent {
     }
 
     /// Returns the tiles (groups of queries) for attention over the KV `kv`. The tiles of one batch depend only on the
-    /// number of queries per key-value head. The first call for such a number adds the tiles to the arena, the device
-    /// memory for the integers of a batch.
+    /// number of query heads per key-value head. The first call for such a number adds the tiles to the arena, the
+    /// device memory for the integers of a batch.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;

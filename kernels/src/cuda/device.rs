@@ -16,7 +16,7 @@ use crate::paged::Batch;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most rows of a pass. It is CUDA's limit for the y dimension of a grid of thread blocks.
+/// Most rows (tokens) of a pass. It is CUDA's limit for the y dimension of a grid of thread blocks.
 const MOST_ROWS: usize = 65_535;
 
 /// An NVIDIA GPU (or a backend that emulates one) with the state of the present pass and the CUDA graphs made so far.
@@ -29,8 +29,8 @@ pub struct Cuda {
     /// True while the commands of a pass are being collected. At the end of the pass, the collected commands run
     /// together.
     pub(super) in_pass: bool,
-    /// Device addresses of the batch of the present pass. Outside of a pass: device addresses of the batch of the last
-    /// operation.
+    /// Device addresses of the arrays that describe the batch of the present pass. Outside of a pass: of the batch of
+    /// the last operation.
     pub(super) sent: Option<Sent>,
     pub(super) passes: Passes,
     /// Device memory for the results of an operation that the host reads, such as chosen tokens. `host` is the copy of
@@ -170,8 +170,8 @@ impl Cuda {
         if self.in_pass { self.tuning.padded(rows) } else { rows }
     }
 
-    /// Begins an operation. Outside of a pass, this function first removes the batch and the numbers of the previous
-    /// operation.
+    /// Begins an operation. Outside of a pass, this function first forgets the batch of the previous operation, and
+    /// empties the arena (the collected integers that describe a batch).
     pub(super) fn begin(&mut self) {
         if !self.in_pass {
             self.arena.clear();

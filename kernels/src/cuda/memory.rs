@@ -29,8 +29,9 @@ impl Drop for Memory {
     }
 }
 
-/// Distance between the beginnings of two rows of a matrix, in numbers: `width` rounded up to a multiple of 8, so that
-/// kernels can read units of 16 bytes. The numbers that pad a row to this distance are always zero.
+/// Distance between the beginnings of two successive rows of a matrix, counted in elements, not in bytes: `width`
+/// rounded up to a multiple of 8, so that kernels can read units of 16 bytes. The elements that pad a row to this
+/// distance are always zero.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(8)
 }
@@ -96,8 +97,8 @@ impl Buffer {
 }
 
 /// Paged keys and values of all layers, bf16. Each layer has a pool of keys, then a pool of values. A pool consists of
-/// blocks, and a block has 16 rows of `dim` numbers for each key-value head. The spare blocks ([`SPARE_BLOCKS`]) come
-/// before the blocks of requests.
+/// blocks, and a block has 16 rows of `dim` numbers for each key-value head. The spare blocks ([`SPARE_BLOCKS`]), to
+/// which padding rows write, come before the blocks of requests.
 pub struct Kv {
     pub(super) pools: Memory,
     pub(super) frequencies: Memory,
@@ -129,7 +130,7 @@ impl Kv {
         (keys, keys + pool)
     }
 
-    /// Returns the number of queries that share a key-value head.
+    /// Returns the number of query heads that share a key-value head.
     pub(super) fn group(&self) -> usize {
         self.heads / self.kv_heads
     }

@@ -119,8 +119,8 @@ impl Device for Cuda {
         Ok(result)
     }
 
-    /// The first pass of a shape loads kernels and times cuBLASLt's algorithms. If graphs are on, the second pass of
-    /// the shape records a CUDA graph.
+    /// Of several equal passes, the first loads kernels and times cuBLASLt's algorithms. If graphs are on, the second
+    /// records a CUDA graph.
     fn warm_up_passes(&self) -> u32 {
         if self.tuning.graphs { 2 } else { 1 }
     }

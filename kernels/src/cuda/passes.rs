@@ -1,19 +1,19 @@
-//! Stores the programs of earlier passes with their CUDA graphs, so that a pass with an equal program is launched as a
-//! graph.
+//! Stores the program (the list of commands) of each earlier pass with its CUDA graph. A later pass with an equal
+//! program is launched as this graph.
 
 use super::backend::{Backend, Graph};
 use super::error::CudaError;
 use super::program::Program;
 use std::collections::HashMap;
 
-/// Most passes whose programs are stored. If a new pass would exceed this number, all stored passes are dropped first.
-/// The number is limited because graphs take device memory.
+/// Most passes whose programs (lists of commands) are stored. If a new pass would exceed this number, all stored passes
+/// are dropped first. The number is limited because graphs take device memory.
 const MOST: usize = 512;
 
 struct Pass {
     program: Program,
     /// The pass as a CUDA graph. It is made when an equal pass runs for the second time, and is `None` before. The
-    /// first run makes no graph, because it also loads kernels and chooses algorithms.
+    /// first run makes no graph, because it also loads kernels and times cuBLASLt's algorithms.
     graph: Option<Box<dyn Graph>>,
 }
 
@@ -23,7 +23,8 @@ struct Pass {
 pub(super) struct Passes(HashMap<u64, Pass>);
 
 impl Passes {
-    /// Runs the program. If an equal program has run before, it is launched as a CUDA graph.
+    /// Runs `program`, the list of commands of a pass. If an equal program has run before, it is launched as a CUDA
+    /// graph.
     pub(super) fn run(&mut self, backend: &dyn Backend, program: &Program) -> Result<(), CudaError> {
         let hash = program.hash();
         match self.0.get_mut(&hash).filter(|pass| pass.program == *program) {

@@ -4,7 +4,7 @@
 use super::arguments::{Arguments, Kernel};
 
 /// The matrix product `out = x · weightsᵀ` of row-major matrices, with bf16 inputs and f32 sums. Addresses are of
-/// device memory. Strides are in numbers.
+/// device memory. Strides are counted in elements, not in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matmul {
     /// Device address of the rows to multiply, bf16.
@@ -17,7 +17,7 @@ pub struct Matmul {
     pub shape: MatmulShape,
 }
 
-/// The sizes of a matrix product `out = x · weightsᵀ`. Distances between rows are in numbers, not in bytes.
+/// The sizes of a matrix product `out = x · weightsᵀ`. Distances between rows are counted in elements, not in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatmulShape {
     /// Number of rows of `x` and of `out`.
@@ -26,11 +26,11 @@ pub struct MatmulShape {
     pub inputs: u32,
     /// Number of outputs: the width of a row of `out`.
     pub outputs: u32,
-    /// Distance between the beginnings of two rows of `x`, in numbers.
+    /// Distance between the beginnings of two successive rows of `x`, in elements.
     pub x_stride: u32,
-    /// Distance between the beginnings of the weights of two outputs, in numbers.
+    /// Distance between the beginnings of the weights of two successive outputs, in elements.
     pub weight_stride: u32,
-    /// Distance between the beginnings of two rows of `out`, in numbers.
+    /// Distance between the beginnings of two successive rows of `out`, in elements.
     pub out_stride: u32,
     /// True if the results are f32, false if they are bf16.
     pub wide: bool,

@@ -8,8 +8,8 @@ pub(super) const MOST_FEW_ROWS: usize = 8;
 pub struct Tuning {
     /// True if passes are replayed as CUDA graphs.
     pub graphs: bool,
-    /// The sizes of CUDA graphs: numbers of rows to which passes are padded, in rising order. Passes with more rows are
-    /// not padded.
+    /// The sizes of CUDA graphs: numbers of rows (tokens) to which passes are padded, in rising order. Passes with more
+    /// rows are not padded.
     pub graph_sizes: Vec<usize>,
     /// Matrix products with up to this number of rows (at most 8) use a kernel of this crate. Larger products use
     /// cuBLASLt.
@@ -24,7 +24,8 @@ pub struct Tuning {
 
 impl Default for Tuning {
     /// The default graph sizes are vLLM's sizes: 1, 2, 4, then multiples of 8 up to 256, then multiples of 16 up to
-    /// 512. H100 and H200 have 132 multiprocessors with three blocks of split attention each.
+    /// 512. The default of `split_blocks` is for H100 and H200: 132 multiprocessors, each with three thread blocks of
+    /// split attention.
     fn default() -> Tuning {
         let graph_sizes = [1, 2, 4].into_iter().chain((8..256).step_by(8)).chain((256..=512).step_by(16)).collect();
         Tuning { graphs: true, graph_sizes, few_rows: MOST_FEW_ROWS, split_blocks: 396, dependent_launches: true }
@@ -47,8 +48,8 @@ impl Tuning {
         }
     }
 
-    /// Returns the number of rows to which a pass of `rows` rows is padded: the smallest graph size that is at least
-    /// `rows`. The result is `rows` itself if graphs are off, if `rows` is 0, or if all graph sizes are smaller.
+    /// Returns the number of rows to which a pass of `rows` rows (tokens) is padded: the smallest graph size that is at
+    /// least `rows`. The result is `rows` itself if graphs are off, if `rows` is 0, or if all graph sizes are smaller.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if !self.graphs || rows == 0 {
             return rows;
@@ -57,7 +58,7 @@ impl Tuning {
         self.graph_sizes.get(at).copied().unwrap_or(rows)
     }
 
-    /// True if a pass of `rows` rows is replayed as a graph when an equal pass has run before.
+    /// True if a pass of `rows` rows (tokens) is replayed as a CUDA graph when an equal pass has run before.
     pub(super) fn has_graph(&self, rows: usize) -> bool {
         self.graphs && self.graph_sizes.last().is_some_and(|&most| rows <= most)
     }

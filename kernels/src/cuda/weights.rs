@@ -26,9 +26,9 @@ impl Cuda {
         let at = matrix.memory.address + 2 * (first * stride) as u64;
         match data {
             TensorData::Random { luck, scale, .. } => {
-                // The device draws the random weights and rounds them to bf16, whatever type `data` names. `data` may
-                // ask for a rounding to bf16 of its own; rounding f32 to bf16 twice gives the same bits as rounding
-                // once.
+                // The device draws the random weights as f32 and always rounds them to bf16; the type in `data` is
+                // ignored. With the type f32, this is the only rounding. With any other type, `data` asks for rounding
+                // to bf16, and a second rounding to bf16 would change nothing.
                 let arguments = RandomWeightsArgs {
                     out: Out::at(at),
                     base: luck.base(),

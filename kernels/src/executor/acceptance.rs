@@ -2,7 +2,8 @@
 
 use foretoken_sim::AcceptanceSource;
 
-/// What decides which draft tokens are accepted: the models, or an acceptance source of the simulator.
+/// What decides which draft tokens are accepted: the models, or an acceptance source of the simulator, which says
+/// without a model which draft tokens are right.
 #[derive(Clone, Copy)]
 pub enum Acceptance<'a> {
     /// The models decide, greedily: a draft token is accepted if it is the target's most likely token.
@@ -16,7 +17,7 @@ pub enum Acceptance<'a> {
         /// before this step, and the index of the draft token in its chain.
         seed: u64,
     },
-    /// An acceptance source of the simulator decides. The passes of the target and the draft model really run, but
-    /// their tokens do not decide.
+    /// An acceptance source of the simulator decides: it says without a model which draft tokens are right. The passes
+    /// of the target and the draft model really run, but their tokens do not decide.
     Declared(&'a dyn AcceptanceSource),
 }

@@ -6,8 +6,8 @@ use crate::forward::Limits;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
 
-/// Number of rows of draft logits per request: enough for the nodes of one level of a draft tree, up to this number. A
-/// level with more nodes may need several passes on the device.
+/// A draft pass has memory for this number of rows of draft logits per request, if the policy drafts trees. A row is
+/// needed for each node of a tree level. A level with more nodes may need several passes on the device.
 const TREE_WIDTH: usize = 32;
 
 /// What a run needs from the models' memory, because of its policy and of what decides acceptance.
@@ -27,8 +27,8 @@ impl Needs {
     /// Without a policy there is no speculation.
     ///
     /// # Errors
-    /// The temperature is not above 0 and finite. Trees are to be verified by rejection sampling. The acceptance source
-    /// is prompt lookup.
+    /// The temperature is not above 0 and finite. Or the policy drafts trees, and rejection sampling is to verify them.
+    /// Or the acceptance source is prompt lookup, which a device run does not support.
     pub fn of(policy: Option<&dyn SpecPolicy>, acceptance: &Acceptance<'_>) -> Result<Needs, CannotServe> {
         let trees = policy.is_some_and(|p| p.limits().tree_tokens > 0);
         let wants = policy.map(|p| p.wants()).unwrap_or_default();

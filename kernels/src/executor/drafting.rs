@@ -139,8 +139,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 
     /// Adds the frontier of the draft tree of request `i` to the draft pass: the nodes whose children this pass drafts.
-    /// Takes scratch blocks for the KV of these nodes. If the nodes do not fit one pass of the device, the function
-    /// runs each device pass that is full.
+    /// If the request's own KV blocks have no room for the KV of these nodes, the function takes scratch blocks (KV
+    /// blocks for draft trees only). If the nodes do not fit one pass of the device, the function runs each device pass
+    /// that is full.
     fn feed_level(
         &mut self,
         step: &StepPlan,
@@ -274,8 +275,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let slot = self.requests.get(step.batch.ids[i]);
             let Some(growth) = pass.growth else {
                 if declared {
-                    // The recorder gets the confidence that the policy saw, which comes from the acceptance source. It
-                    // does not get the draft model's confidence.
+                    // The recorder, which writes the log of the run, gets the confidence that the policy saw, which
+                    // comes from the acceptance source. It does not get the draft model's confidence.
                     let at = depth as usize;
                     slot.confidence[at] = if out.wants.confidence { out.confidence(i, at) as f32 } else { f32::NAN };
                     slot.entropy.extend(out.wants.entropy.then(|| out.entropy(i, at)));

@@ -77,7 +77,8 @@ impl Scratch {
         Scratch((capacity.draft_blocks - capacity.draft_scratch..capacity.draft_blocks).rev().collect())
     }
 
-    /// Adds free scratch blocks to the block table `table` until the blocks of the table hold `tokens` tokens.
+    /// Adds free scratch blocks (KV blocks for draft trees only) to the block table `table` until the blocks of the
+    /// table hold `tokens` tokens.
     pub(super) fn extend(&mut self, table: &mut Vec<u32>, tokens: usize) -> Result<(), ScratchIsDry> {
         let needed = tokens.div_ceil(BLOCK_SIZE).saturating_sub(table.len());
         let Some(from) = self.0.len().checked_sub(needed) else {
@@ -87,8 +88,8 @@ impl Scratch {
         Ok(())
     }
 
-    /// Removes all scratch blocks of the block table `table`, which come after its first `keep` blocks, and makes them
-    /// free again.
+    /// Removes all scratch blocks (KV blocks for draft trees only) from the block table `table`, and makes them free
+    /// again. They come after the first `keep` blocks of the table.
     pub(super) fn take_back(&mut self, table: &mut Vec<u32>, keep: usize) {
         self.0.extend(table.drain(keep.min(table.len())..).rev());
     }
@@ -156,8 +157,8 @@ mod tests {
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 
-    /// The structs of requests and the scratch blocks are reused: a thousand requests that run one after the other need
-    /// a single struct.
+    /// The structs of requests and the scratch blocks (KV blocks for draft trees only) are reused: a thousand requests
+    /// that run one after the other need a single struct.
     #[test]
     fn slots_and_scratch_blocks_are_used_again() {
         let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();

@@ -16,7 +16,8 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_sim::{EngineConfig, SpecPolicy, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// The parts of a run on a device that an executor needs.
+/// The inputs of an executor for one run on a device: the settings and requests of the run, and how acceptance,
+/// recording and waiting work.
 pub struct Live<'a> {
     /// The engine's settings.
     pub config: &'a EngineConfig,

@@ -99,8 +99,9 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         for chunk in step.chunks {
             let (state, table) = (self.requests.get(chunk.request), step.block_tables.target(chunk.request));
-            // A chunk may reach beyond the end of the request's text, because the scheduler pads an admitted request.
-            // The target does not run over the padding.
+            // A chunk may be longer than the rest of the request's text: the scheduler can pad a newly admitted request
+            // with one token left to the length of a decode request with draft tokens. The target does not run over
+            // this padding.
             let to = state.tokens.len().min((chunk.computed + chunk.tokens) as usize);
             let from = chunk.computed as usize;
             let logits = if chunk.last { Logits::Last } else { Logits::Skip };
@@ -165,8 +166,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
     /// Appends the accepted tokens and the next token to the requests' texts. In draft trees, the KV of an accepted
     /// node moves to the node's place in the context, for the target and the draft model. If the models decide which
     /// draft tokens are accepted, the function also writes the accepted counts to `accepted`, and the accepted paths
-    /// and the divergences to `drafts`. If an acceptance source decides, it has written them before. Frees the scratch
-    /// blocks of draft trees.
+    /// and the divergences to `drafts`. If an acceptance source decides, these values were written before this call.
+    /// Frees the scratch blocks (KV blocks for draft trees only) of the requests.
     fn commit(
         &mut self,
         step: &StepPlan,

@@ -46,8 +46,9 @@ pub struct Recorded {
 
 impl Bench<'_> {
     /// Serves the workload with the policy `spec`, and records the run in the file `tape` (its log). `slo_tpot_s` is
-    /// the TPOT bound that the policy sees, in seconds. `which` is the run's number in the plan, as text for the
-    /// progress line. If the device fails during the run, the result is not an error: it says how the run ended.
+    /// the TPOT bound that the policy sees, in seconds. `which` is a text for the progress line that says which of all
+    /// runs this is, such as `[2 of 8]`. If the device fails during the run, the result is not an error: it says how
+    /// the run ended.
     ///
     /// # Errors
     /// The device cannot serve the policy, or the file `tape` cannot be written.
@@ -163,14 +164,14 @@ pub struct Warm {
     pub rate: f64,
 }
 
-/// The file name of the tape (the log) of a live run in the results folder. It is made of the indices of the run's
-/// variant (combination of swept values), seed and policy in the plan.
+/// The file name of the tape (the log) of a live run in the results folder. It is made of three indices of the run: of
+/// its variant (combination of swept values), of its seed and of its policy (the baseline has 0).
 pub fn tape_name(variant: usize, seed: usize, policy: usize) -> String {
     format!("v{variant}-s{seed}-p{policy}.tape")
 }
 
-/// The run that a tape (a log) belongs to, read from the tape's file name: its indices (variant, seed, policy) in the
-/// plan. A variant is a combination of swept values. `None` for other file names.
+/// The run that a tape (a log) belongs to, read from the tape's file name: the indices of its variant (combination of
+/// swept values), its seed and its policy (the baseline has 0). `None` for other file names.
 pub fn cell_of_tape(name: &str) -> Option<(usize, usize, usize)> {
     let mut parts = name.strip_suffix(".tape")?.split('-');
     let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();

@@ -30,7 +30,7 @@ struct Window {
 }
 
 impl Monitor {
-    /// Makes a monitor for the run of the policy `label`. `which` is the run's number in the plan, as text.
+    /// Makes a monitor for the run of the policy `label`. `which` says which of all runs this is, such as `[2 of 8]`.
     pub fn new(label: &str, which: &str) -> Monitor {
         let seen = std::io::stderr().is_terminal();
         let target = if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

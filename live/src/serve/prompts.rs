@@ -9,8 +9,9 @@ use foretoken_traces::text::{Family, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Makes the prompt of each request, as tokens of the target. If the prompts come from a file, its texts are used in
-/// turn. The lengths of these texts then replace the prompt lengths of `workload`.
+/// Makes the prompt of each request, as tokens of the target. If the prompts come from a file, the requests take the
+/// texts of the file in order, and begin again with the first text after the last. The lengths of these texts then
+/// replace the prompt lengths of `workload`.
 ///
 /// # Errors
 /// The prompts cannot be read, or their tokens do not fit the target's vocabulary.
@@ -129,7 +130,7 @@ mod tests {
         (0..8).map(|i| Request::new(Time(i), 5 + i as u32 * 9, 4)).collect()
     }
 
-    /// Returns the shipped pair of models.
+    /// Returns the target `tiny-target` and the draft `tiny-draft`, whose weights are in the repository.
     fn pair() -> Models {
         let model = |name| crate::models::Model::find("live", name, None).unwrap();
         Models { target: model("tiny-target"), draft: model("tiny-draft") }

@@ -13,8 +13,8 @@ use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the
-/// settings of every variant (combination of swept values).
+/// Computes the capacity with which the models must be loaded so that all policies of `plan` (the list of all runs of
+/// the experiment) can run with the settings of every variant (combination of swept values).
 ///
 /// # Errors
 /// A policy or a setting cannot run live, or a file of a variant cannot be read. The error names the policy, the
@@ -28,8 +28,8 @@ pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capaci
     Ok(room.expect("a plan has a variant"))
 }
 
-/// Computes the capacity with which the models must be loaded so that all policies of the plan can run with the
-/// settings of one variant (combination of swept values).
+/// Computes the capacity with which the models must be loaded so that all policies of `plan` (the list of all runs of
+/// the experiment) can run with the settings of one variant (combination of swept values).
 ///
 /// # Errors
 /// A policy or a setting cannot run live. The error names the policy or the setting.

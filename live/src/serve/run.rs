@@ -20,7 +20,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// The content of `live.json`: facts that only live runs have.
+/// The content of `live.json`: facts that simulated runs do not have, such as the device, the order in which the runs
+/// were made, and their host times.
 #[derive(Debug, Default, Serialize)]
 pub struct LiveReport {
     /// The name of the device that served the live runs.
@@ -31,7 +32,7 @@ pub struct LiveReport {
     pub cells: Vec<LiveCell>,
 }
 
-/// The facts of one cell (one policy with one seed) that only live runs have.
+/// The facts of one cell (one policy with one seed) that simulated runs do not have, such as its host times.
 #[derive(Debug, Serialize)]
 pub struct LiveCell {
     /// The label of the cell's policy, under which results name it.
@@ -55,8 +56,8 @@ pub struct Ran {
     /// Totals for the last line on the terminal: number of cells (runs), number of decoding requests summed over the
     /// steps, and wall time.
     pub speed: Speed,
-    /// Number of cells (runs of one policy with one seed) whose results were stored. The stored cells are the first
-    /// cells of the plan.
+    /// Number of cells (runs of one policy with one seed) whose results were stored. They are the first cells in the
+    /// order of the plan, the list of all runs.
     pub cells: usize,
     /// Why the plan ended early; `None` if all cells (runs of the plan) ran.
     pub ended: Option<Box<Problem>>,
@@ -75,8 +76,8 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
 
-/// Runs every cell (one policy with one seed) of the plan on `machine`. If a failure or an interrupt ends the plan
-/// early, the results of the finished cells stay stored.
+/// Runs every cell (one policy with one seed) of the plan (the list of all runs) on `machine`. If a failure or an
+/// interrupt ends the work before the last cell, the results of the finished cells stay stored.
 pub(super) fn run_on(
     plan: &Plan,
     live: &LiveSpec,
@@ -116,8 +117,8 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs all policies with one variant (combination of swept values) and one seed. Returns false if the plan must
-    /// end early.
+    /// Runs all policies with one variant (combination of swept values) and one seed. Returns false if no further run
+    /// may follow, for example after an interrupt.
     fn comparison(&mut self, machine: &mut dyn Machine, models: &Models, variant: usize, seed: usize) -> Result<bool> {
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
         let mut setting = Setting::new(&self.plan.variants[variant], number)?;
@@ -154,9 +155,9 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Adds the cell `id` (one policy with one seed) to the report, and stores its results if any request finished.
-    /// The first cell of a comparison is the baseline, whose run determines the SLO bounds `slo`. Returns false if
-    /// the plan must end, because the cell ended early or no request finished.
+    /// Adds the cell `id` (one policy with one seed) to the report, and stores its results if any request finished. Of
+    /// the cells with equal swept values and seed, the first is the baseline; its run determines the SLO bounds `slo`.
+    /// Returns false if no further cell may run, because this cell ended early or no request finished.
     fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
         let spec = &self.plan.policies[id.policy].spec;
         let (label, run) = (spec.label(), recorded.run);
@@ -213,7 +214,7 @@ impl Runner<'_> {
     }
 }
 
-/// The last time in a run at which a request was first scheduled, got its first token, or finished.
+/// The last time in a run at which any request was first scheduled, got its first token, or finished.
 fn seen(r: &RequestRecords) -> Time {
     let times = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
     times.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()

@@ -53,7 +53,7 @@ pub struct Compared<'a> {
     /// A text that says where the pass costs that predict the runs come from.
     pub costs: String,
     /// Sentences that limit what the comparison shows, for example about changed files. The comparison adds sentences
-    /// about partial runs.
+    /// about partial runs, whose recordings end before the runs had served all requests.
     pub caveats: Vec<String>,
 }
 
@@ -108,9 +108,9 @@ impl Compared<'_> {
         Ok((validation, figures))
     }
 
-    /// Simulates each cell (a policy at a load) and compares the simulation with the cell's live runs. A piece (a live
-    /// run with its repeat) is left out, for example, if the machine changed its speed. A cell without any piece left
-    /// is not simulated: it is undecided.
+    /// Simulates each cell (a policy at a load) and compares the simulation with the cell's live runs. Some pieces
+    /// (live runs with their repeats) are not compared, for example if the machine changed its speed during the piece.
+    /// If no piece of a cell can be compared, the cell is not simulated: it is undecided.
     fn compare_cells(&self, spec: &ValidateSpec) -> Result<ComparedCells<'_>> {
         let mut found = ComparedCells::default();
         let typical = typical(self.runs.probes());
@@ -153,8 +153,9 @@ impl Compared<'_> {
         Ok(found)
     }
 
-    /// A text for the report: the rule that decides which pieces (a live run and its repeat) count, and the list of
-    /// the passes whose times show the machine's speed. `None` if the machine's speed was not measured.
+    /// A text for the report: the rule that decides which pieces (a live run and its repeat) are a part of the
+    /// comparison, and the list of the passes whose times show the machine's speed. `None` if the machine's speed was
+    /// not measured.
     fn rule(&self, steady: f64) -> Option<String> {
         let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
         (!probed.is_empty()).then(|| {
@@ -167,16 +168,17 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell (a policy at a load) of which all pieces (live runs with their repeats) are left out. A
-    /// piece is left out if it was not finished, if none of its tapes has a step, or if the machine changed its speed
-    /// during the piece. `None` if no piece was begun, or if the machine's speed was not measured.
+    /// The report of a cell (a policy at a load) of which no piece (a live run and its repeat) is compared. A piece is
+    /// not compared if it was not finished, if none of its tapes has a step, or if the machine changed its speed during
+    /// the piece. `None` if no piece was begun, or if the machine's speed was not measured.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
         Some(Undecided { policy, load: self.load(entry), share: self.share(entry), pieces })
     }
 
-    /// A sentence that lists the runs that are missing or partial; `None` if all runs are complete.
+    /// A sentence that lists the runs that are missing or partial (recorded only up to some step); `None` if all runs
+    /// are complete.
     fn partial(&self, cells: &[CellReport]) -> Option<String> {
         let mut parts = Vec::new();
         let (manifest, recorded) = (self.tapes.manifest, self.runs.entries.len());
@@ -333,8 +335,7 @@ struct ComparedCells<'a> {
     notes: Vec<String>,
 }
 
-/// The comparison of a cell (a policy at a load) with at least one piece (a live run and its repeat) that is not left
-/// out.
+/// The comparison of a cell (a policy at a load) of which at least one piece (a live run and its repeat) is compared.
 struct ComparedCell<'a> {
     /// The entry of the cell (a policy at a load) in the list of runs.
     entry: &'a RunEntry,
@@ -351,12 +352,13 @@ fn host_times(tape: &Tape) -> HostTimes {
     clock.times()
 }
 
-/// Largest number of partial runs, or of undecided cells (policies at loads), that a sentence names. If there are more,
-/// the sentence gives only the number of the further ones.
+/// A sentence names at most this number of partial runs (recorded only up to some step), or of undecided cells
+/// (policies at loads that are not compared). If there are more, the sentence gives only the number of the further
+/// ones.
 const MOST_PARTS: usize = 5;
 
-/// A sentence that names the undecided cells (policies at loads). A cell is undecided if no piece of it (a live run
-/// and its repeat) counts. `None` if no cell is undecided.
+/// A sentence that names the undecided cells (policies at loads). A cell is undecided if all its pieces (live runs with
+/// their repeats) are left out of the comparison. `None` if no cell is undecided.
 fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
     let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
     let (n, all) = (names.len(), names.len() + cells.len());
@@ -368,8 +370,8 @@ fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> 
     })
 }
 
-/// Notes for the reader about a cell (a policy at a load): that a live run is partial, and where the simulation's
-/// acceptance differs from the recorded acceptance.
+/// Notes for the reader about a cell (a policy at a load): that a live run is partial (recorded only up to some step),
+/// and where the simulation's acceptance differs from the recorded acceptance.
 fn remarks(cell: &CellReport) -> Vec<String> {
     let mut all = Vec::new();
     if !cell.parts.is_empty() {

@@ -9,7 +9,8 @@ use foretoken_hardware::LatencySpec;
 use foretoken_sim::Pair;
 use foretoken_spec::problem::Result;
 
-/// For each cell (a policy at a load): the timed passes of its pieces (live runs with repeats) that are not left out.
+/// For each cell (a policy at a load): the timed passes of the pieces (live runs with repeats) that the comparison
+/// uses.
 pub struct CostsOfOtherCells(Vec<Learned>);
 
 impl CostsOfOtherCells {

@@ -13,8 +13,8 @@ use foretoken_sim::{LatencyModel, Pair, PassShape, Time};
 /// The machine's pace during a piece (a live run and its repeat): the factor by which passes took longer than usual.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// For each model: the passes of fixed shapes that were timed to see the machine's speed, in rising order of
-    /// their tokens.
+    /// For the target and for the draft model: the passes of fixed shapes that were timed to see the machine's speed,
+    /// in rising order of their tokens.
     by_tokens: Pair<Vec<PacePoint>>,
 }
 
@@ -23,7 +23,8 @@ pub struct Pace {
 struct PacePoint {
     /// Natural logarithm of the pass's number of new tokens.
     ln_tokens: f64,
-    /// The pass's time during the piece (a live run and its repeat), divided by its usual time.
+    /// The pass's time during the piece (a live run and its repeat), divided by its usual time. A calibrated profile
+    /// states the usual time. Without such a profile, it is the pass's mean time over all pieces.
     factor: f64,
 }
 
@@ -124,8 +125,9 @@ pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
 }
 
 /// How much slower than typical the machine was during a piece, which is a live run and its repeat (0.05: 5 %;
-/// negative: faster). For each pass of the piece's probes, the function compares the median of the piece's probes
-/// with the typical time. The result is the mean of the relative differences. `None` for a piece without probes.
+/// negative: faster). `probes` are the piece's timings of passes of fixed shapes. `typical` has the typical time of
+/// each of these passes. For each pass, the function compares the median of `probes` with the typical time. The result
+/// is the mean of the relative differences. `None` for a piece without probes.
 pub fn drift(probes: &[Probe], typical: &[f64]) -> Option<f64> {
     let own = self::typical(probes);
     let changes: Vec<f64> = own.iter().zip(typical).map(|(now, usual)| now / usual - 1.0).collect();

@@ -18,7 +18,8 @@ impl Measuring<'_> {
     /// that no cell always runs early. After each piece, a part of the profile is measured, unless a profile is given.
     ///
     /// # Errors
-    /// The workload does not fit the loads, the device or a file fails, or the user interrupts the validation.
+    /// The workload has no arrival times that can be scaled to a rate, or has too few requests. The device or a file
+    /// fails. The user interrupts the validation.
     pub fn run(self) -> Result<Runs> {
         if self.setting.arrivals() != Arrivals::Open {
             return Err(no_arrivals());
@@ -46,9 +47,9 @@ impl Measuring<'_> {
         Ok(pieces.runs)
     }
 
-    /// The cells with set arrival rates. Each policy runs at each of the shares `loads` of its own service rate (the
-    /// rate of requests that its closed loop sustained). Unless `common_load` is 0, all policies also run at a common
-    /// rate, so that they can be compared.
+    /// The cells (a policy at a load) whose requests arrive at a given rate, not in a closed loop. Each policy runs at
+    /// each of the shares `loads` of its own service rate (the rate of requests that its closed loop sustained). Unless
+    /// `common_load` is 0, all policies also run at a common rate, so that they can be compared.
     fn open_loads(&self) -> Vec<RunEntry> {
         let common = (self.spec.common_load > 0.0).then_some(Load::Common(self.spec.common_load));
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);

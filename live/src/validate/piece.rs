@@ -62,7 +62,8 @@ pub struct Pieces<'a> {
     measuring: Measuring<'a>,
     /// The whole workload. Each piece (a live run and its repeat) serves a part of it.
     own: Workload,
-    /// The SLO bounds that policies see. `None` until the baseline's first run with set arrivals has determined them.
+    /// The SLO bounds that policies see. `None` until they are determined by the baseline's first run with arrivals at
+    /// a given rate (not in a closed loop).
     bound: Option<Slo>,
     made: usize,
     all: usize,
@@ -142,8 +143,9 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Serves `requests` once and records the run in the file `tape`. Then lists the tape (the log of the run) in the
-    /// manifest. The baseline's first run with set arrivals determines the SLO bounds.
+    /// Serves `requests` once and records the run in the file `tape`. Then adds the tape (the log of the run) to the
+    /// manifest, the list of finished files. The baseline's first run with arrivals at a given rate (not in a closed
+    /// loop) determines the SLO bounds.
     fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
@@ -169,8 +171,8 @@ impl<'a> Pieces<'a> {
         self.measuring.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {
-            // The first run with set arrivals is a run of the baseline. It determines the SLO bound that later runs
-            // see.
+            // The first run with arrivals at a given rate (not in a closed loop) is a run of the baseline. It
+            // determines the SLO bound that later runs see.
             let p90 = || self.measuring.setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
             self.bound.get_or_insert_with(|| self.measuring.setting.slo(p90()));
         }
@@ -185,8 +187,8 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Computes the service rate of each policy, the requests per second that its closed loops sustained. The loads of
-    /// the other cells are shares of these rates.
+    /// Computes the service rate of each policy: the requests per second that its closed loops sustained. The arrival
+    /// rates of all runs that are not closed loops are shares of these rates.
     ///
     /// # Errors
     /// A tape (the log of a run) cannot be read, or a closed loop is too short.

@@ -1,5 +1,5 @@
-//! Runs a validation on a machine whose probes (timings of a few fixed passes) have prescribed times. Checks the
-//! order of the runs, and which pieces (live runs with repeats) count.
+//! Runs a validation on a machine whose probes (timings of a few fixed passes) have prescribed times. Checks the order
+//! of the runs, and which pieces (live runs with repeats) the comparison uses and which it leaves out.
 
 use super::*;
 use crate::profiling::{Asked, Limits};
@@ -173,8 +173,8 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     }
     let text = render(&validation);
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
-    // The report first states the rule by which pieces (live runs with their repeats) count. It says how many pieces
-    // count before it gives numbers, such as the mean TPOT.
+    // The report first states the rule by which pieces (live runs with their repeats) are used or left out. It says how
+    // many pieces are used before it gives numbers, such as the mean TPOT.
     let (rule, repeats, number) =
         (place("rule, stated before the runs: a piece counts when"), place("live against live: "), place("TPOT, mean"));
     assert!(rule < repeats && repeats < number && place("12 of 12 count") < number);
@@ -182,8 +182,8 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
 }
 
 /// The machine changes its speed during the second piece (a live run and its repeat) of the second closed loop (a
-/// policy served with a fixed number of clients). This piece is left out. The other pieces of this policy at this load
-/// count.
+/// policy served with a fixed number of clients). The comparison leaves out this piece. It uses the other pieces of
+/// this policy at this load.
 #[test]
 fn a_piece_in_which_the_machine_changed_is_left_out() {
     let steady = vec![1.0; ROUND];
@@ -205,8 +205,8 @@ fn a_piece_in_which_the_machine_changed_is_left_out() {
     assert!(validation.decided() && validation.caveats.is_empty(), "every cell has pieces that count");
 }
 
-/// In the second round the machine is slower, but its speed does not change within a piece (a live run and its
-/// repeat). Such a change from piece to piece is allowed, and all pieces count.
+/// In the second round the machine is slower, but its speed does not change within a piece (a live run and its repeat).
+/// Such a change from piece to piece is allowed: the comparison uses all pieces.
 #[test]
 fn a_speed_that_is_kept_through_a_piece_is_drift() {
     let (_, validation, _) = validated(&[vec![1.0; ROUND], vec![1.2; ROUND], vec![1.0; ROUND]].concat());

@@ -35,9 +35,9 @@ pub struct Probe {
 /// Number of probes (timings of a few fixed passes) in a piece: before, between and after its two live runs.
 pub const PROBES: usize = 3;
 /// Time that a probe (a timing of a few fixed passes) spends on each pass. A probe goes on longer while the pass has
-/// fewer than 5 samples ([`TIMES`]). The time includes the passes before the samples, which are not counted. If other
-/// virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median over the seconds
-/// around it. The median over a quarter of a second still differs by 4 %.
+/// fewer than 5 samples ([`TIMES`]). The time includes the pass that runs before each series of samples and gives no
+/// sample. If other virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median over
+/// the seconds around it. The median over a quarter of a second still differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
 /// (fewest, most) samples of each pass in a probe (a timing of a few fixed passes). With fewer samples, a sample that
 /// an interruption lengthened cannot be recognised.
@@ -136,9 +136,9 @@ pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>>
     times
 }
 
-/// How much the machine's speed changed within a piece (a live run and its repeat). For each pass of the piece's
-/// probes, the function divides the pass's longest time by its shortest time, and subtracts 1. Returns the largest of
-/// these numbers. `None` if a probe is missing or nothing is probed.
+/// How much the machine's speed changed within a piece (a live run and its repeat). `probes` are the piece's timings of
+/// passes of fixed shapes. For each of these passes, the function divides the longest time by the shortest time, and
+/// subtracts 1. Returns the largest of these numbers. `None` if a probe is missing or nothing is probed.
 pub fn spread(probes: &[Probe]) -> Option<f64> {
     let passes = probes.first().map_or(0, |p| p.seconds.len());
     if probes.len() < PROBES || passes == 0 || probes.iter().any(|p| p.seconds.len() != passes) {
@@ -268,8 +268,8 @@ mod tests {
         let found = timed(&mut machine, &all).unwrap();
         let off = found.seconds.iter().zip([1e-3, 1e-3, 1e-3, 1e-3, 1e-4]).map(|(s, expected)| s / expected - 1.0);
         assert!(off.clone().all(|off| off.abs() < 1e-9), "{found:?}");
-        // `passes` also counts the passes that the machine runs before each row of samples. The times of these passes
-        // are discarded.
+        // `passes` also counts the passes that the machine runs before each series of samples. The times of these
+        // passes are discarded.
         assert!(machine.passes >= 5 * (2 + TIMES.0) && machine.passes <= 5 * 2 * TIMES.1, "{}", machine.passes);
     }
 }

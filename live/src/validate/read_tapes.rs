@@ -35,9 +35,9 @@ const AGAIN_LIVE: &str = "make it again with `foretoken live` or `foretoken vali
 const RUN_AGAIN: &str = "run it again, or compare what lies before the damage with --intact";
 
 impl Tapes<'_> {
-    /// Reads the tape (the log of a live run) `name`. If the manifest lists the tape, the tape must be complete. If
-    /// the manifest does not list it and says that not all runs ended, the tape may be missing or end where the run
-    /// was killed.
+    /// Reads the tape (the log of a live run) `name`. If the manifest (the list of finished files) lists the tape, the
+    /// tape must be complete. If the manifest does not list the tape and says that not all runs ended, the tape may be
+    /// missing or end where the run was killed.
     ///
     /// # Errors
     /// The tape is missing, damaged, or not the one that the manifest lists.
@@ -79,7 +79,8 @@ impl Tapes<'_> {
         }
     }
 
-    /// True if the manifest lists the tape (the log of a run), which means that its run had ended.
+    /// True if the manifest (the list of finished files) lists the tape (the log of a run), which means that its run
+    /// had ended.
     pub fn finished(&self, name: &str) -> bool {
         self.manifest.has(&format!("{TAPES}/{name}"))
     }
@@ -118,19 +119,19 @@ pub struct PieceTapes {
     pub tapes: Vec<Tape>,
 }
 
-/// The tapes (logs of live runs) of a cell (a policy at a load), without the pieces that are left out of the
-/// comparison.
+/// The tapes (logs of live runs) of a cell (a policy at a load). A piece (a live run and its repeat) has no tapes here
+/// if the comparison leaves it out.
 pub struct CellTapes {
     /// The pieces (live runs with their repeats) that count in the comparison and have at least one tape (log of a live
     /// run) with a step.
     pub pieces: Vec<PieceTapes>,
-    /// For each partial tape (log of a live run) of a piece that counts in the comparison: how much of the run the tape
-    /// has.
+    /// For each partial tape (a log that ends before its run had served all requests): how much of the run the tape
+    /// has. Only for pieces (live runs with their repeats) that the comparison uses.
     pub parts: Vec<PartialRun>,
 }
 
 /// Reads tapes (logs of live runs), one cell (a policy at a load) after the other. The reader also reads the tapes of
-/// pieces that are left out of the comparison, so that all damage is reported.
+/// pieces (live runs with their repeats) that the comparison leaves out, so that all damage is reported.
 pub struct TapeReader<'a> {
     /// Notes about tapes (logs of live runs) for the user, such as tapes without a step.
     pub notes: Vec<String>,

@@ -45,7 +45,7 @@ pub struct Request<'a> {
     pub experiment: &'a Path,
     /// Changes of the experiment's settings, each as `key=value`.
     pub sets: &'a [String],
-    /// The device; `None`: the device that the experiment names.
+    /// The device that makes the live runs; `None`: the device that the experiment names.
     pub device: Option<&'a str>,
     /// The CPU's vector instructions. `None`: the experiment's, and if it names none, the best that the CPU has.
     pub instructions: Option<foretoken_spec::live::Instructions>,
@@ -146,8 +146,8 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     runs.check(path, &manifest)?;
     let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
     plan.baseline_first();
-    // If the folder has both profile files, its validation measured the profile itself. `PROFILE` was then fitted to
-    // all parts of its measurement.
+    // A folder has both profile files if its validation measured the profile itself. The costs in `PROFILE` are then
+    // fitted to the whole measurement, and the costs in `BELIEF` only to its first part.
     let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
     let given = comparing.profile.or(whole);
     let profile = given.as_deref().map(GivenProfile::read).transpose()?;

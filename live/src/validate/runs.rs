@@ -21,9 +21,9 @@ pub const PARTS: usize = 2;
 pub struct RunEntry {
     /// Index of the variant (combination of swept values) in the plan, the list of all runs of the experiment.
     pub variant: usize,
-    /// Index of the seed in the plan's list of seeds.
+    /// Index of the seed in the experiment's list of seeds.
     pub seed: usize,
-    /// Index of the policy in the plan's list of policies.
+    /// Index of the policy in the experiment's list of policies, the baseline first.
     pub policy: usize,
     /// How the requests of the runs of this cell (a policy at a load) arrive.
     pub load: Load,
@@ -82,18 +82,18 @@ pub struct Runs {
     /// set from these rates. Empty until they are measured.
     pub rates: Vec<f64>,
     /// The cells (a policy at a load). A folder of `foretoken live` has one cell for each tape (log of a live run),
-    /// in the plan's order.
+    /// sorted by the indices of swept values, seed and policy.
     pub entries: Vec<RunEntry>,
 }
 
 impl RunEntry {
-    /// Makes a cell (a policy at a load) without live runs, for the plan's first combination of swept values and
+    /// Makes a cell (a policy at a load) without live runs, for the experiment's first combination of swept values and
     /// first seed.
     pub fn new(policy: usize, load: Load) -> RunEntry {
         RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
     }
 
-    /// Returns the file names of the tapes (logs) of all live runs of the cell.
+    /// Returns the file names of the tapes (logs) of all live runs of this cell (a policy at a load).
     pub fn tapes(&self) -> impl Iterator<Item = &String> {
         self.pieces.iter().flat_map(|piece| &piece.tapes)
     }
@@ -119,8 +119,8 @@ impl Runs {
         }
     }
 
-    /// Reads the list of a folder's runs. If the folder has no list, makes an entry for each tape (log of a live
-    /// run).
+    /// Reads `runs.json`, the list of a folder's live runs. If the folder has no such file, makes a list with one cell
+    /// (a policy at a load) for each tape (log of a live run).
     ///
     /// # Errors
     /// The list is damaged or of another version, or the folder has no tape.
@@ -161,7 +161,8 @@ impl Runs {
         serde_json::from_value(value).map_err(|e| bad(&e))
     }
 
-    /// Checks that the list has every tape (log of a live run) that the manifest lists as finished.
+    /// Checks that this list of runs has every tape (log of a live run) that the manifest (the list of finished files)
+    /// has.
     ///
     /// # Errors
     /// A tape is missing from the list.

@@ -43,7 +43,8 @@ pub struct Banditspec {
     /// At the start the arms (draft lengths) take turns, so that each runs in about this number of steps; at least 1.
     /// Only steps count in which at least one request may draft.
     pub turns: u32,
-    /// δ of the bonus `ucbspec`, in (0, 1]: the probability with which its bound may fail. The paper's proof uses 1/2.
+    /// δ of the bonus `ucbspec`, in (0, 1]: the probability with which the mean reward of a draft length may lie
+    /// outside its confidence bound. The paper's proof uses 1/2.
     pub delta: f64,
 }
 

@@ -27,8 +27,8 @@ pub struct CascadeLike {
     pub test_steps: u32,
     /// Number of steps for which the best length runs until the next test, at least 1.
     pub set_steps: u32,
-    /// Limit on the pauses, that is, set phases with draft length 0, while no length pays: each is twice as long as the
-    /// one before, up to this number times `set_steps`; at least 1.
+    /// Most steps of one pause without speculation, as a multiple of `set_steps`, at least 1. While no length pays,
+    /// tests and pauses alternate, and each pause is twice as long as the one before, up to this limit.
     pub most_back_off: u32,
 }
 
@@ -213,7 +213,7 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        // A step without decode requests had no call of `propose`, so `awaited` has no entry for it.
+        // `awaited` has an entry for each call of `propose`. A step without decode requests had no such call.
         if outcome.accepted.is_empty() {
             return;
         }
@@ -277,7 +277,8 @@ mod tests {
     }
 
     /// Draft lengths 0 to 3 have the utilities (gain in tokens divided by the rise in cost) 1, 1.5/1.2 = 1.25, 2/1.3 =
-    /// 1.538 and 2/1.4 = 1.429. The tests end at length 3, length 2 is set, then the tests start again.
+    /// 1.538 and 2/1.4 = 1.429. The tests end at length 3, because its utility is lower. Then the best length, 2, runs
+    /// for `set_steps` steps, and the tests start again.
     #[test]
     fn it_climbs_while_utility_rises_and_sets_the_best() {
         let mut p = running(&[1, 2, 3, 4]);

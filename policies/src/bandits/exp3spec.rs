@@ -149,7 +149,7 @@ impl SpecPolicy for Running {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        // A step without decode requests had no call of `propose`, so `awaited` has no entry for it.
+        // `awaited` has an entry for each call of `propose`. A step without decode requests had no such call.
         if outcome.accepted.is_empty() {
             return;
         }
@@ -214,8 +214,8 @@ mod tests {
         }
         assert!(counts[1] > 10_000 && counts[0] < 1000 && counts[3] < 1000, "{counts:?}");
         assert!(p.chances[1] > 0.9, "{:?}", p.chances);
-        // Losses of draft lengths that are far apart give finite probabilities: the length with the least loss is
-        // drawn.
+        // If the losses of the draft lengths differ by 1e9, the probabilities are still finite: the length with the
+        // least loss is drawn.
         p.losses = vec![0.0, 1e9, 1e9, 1e9];
         assert_eq!(p.draw(0.999).0, 0);
     }

@@ -9,8 +9,8 @@
 //!
 //! `1 / (tokens per second and request) + [the last step had no drafts, this one has] · C_switch / k`
 //!
-//! where the bracket is 1 if true, else 0. C_switch is the time in which the draft model processes the context tokens
-//! that it skipped. Parts that could not be confirmed are our own, hence "-like".
+//! where k is the draft length and the bracket is 1 if true, else 0. C_switch is the time in which the draft model
+//! processes the context tokens that it skipped. Parts that could not be confirmed are our own, hence "-like".
 
 use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
@@ -98,8 +98,9 @@ struct Running {
     rewards: Vec<Mean>,
     /// True if draft length 0 was chosen in the last step in which a request could draft.
     was_off: bool,
-    /// For each draft length, at the last decision: the seconds that a request needs per token, with the charge for
-    /// starting to draft. Infinite for a length without samples. Empty if the present bin (run of steps) explores.
+    /// For each draft length, at the last decision: the seconds that a request needs per token. If the step before
+    /// drafted nothing, they include the time in which the draft model processes the context that it skipped. Infinite
+    /// for a length without samples. Empty if the present bin (run of steps) explores.
     losses: Vec<f64>,
 }
 
@@ -131,9 +132,9 @@ impl Running {
         &mut self.rewards[bucket * lengths..][..lengths]
     }
 
-    /// Counts one more step for the bucket of batch sizes number `bucket`. The bucket's steps are cut into blocks, and
-    /// blocks into bins. At the start of a bin, a random draw from `luck` decides whether the bin explores, and with
-    /// which draft length.
+    /// Counts one more step of a bucket of neighbouring batch sizes, which has the index `bucket`. The bucket's steps
+    /// are cut into blocks, and blocks into bins. At the start of a bin, a random draw from `luck` decides whether the
+    /// bin explores, and with which draft length.
     fn tick(&mut self, bucket: usize, luck: Luck) {
         let lengths = self.k_max + 1;
         let clock = &mut self.clocks[bucket];

@@ -4,14 +4,15 @@
 //! all accepted, leaves tokens that the draft model has not processed: the *debt*, which the next draft pass pays.
 //! Accepted tokens make the context of the next step longer.
 //!
-//! Worth is tokens − price · seconds over both steps. Take linear pass times, a number of draft passes D in this step
-//! and a number D' in the next one. The worth is then a constant plus a sum over requests, so each request's length is
-//! chosen alone: its own worth in this step, plus the expected worth of its best length in the next step, over the
-//! possible numbers of accepted draft tokens. All pairs of D and D' are tried. **For linear pass times the choice is
-//! exact**, except that the next context is rounded to whole tokens.
+//! Worth is tokens − price · seconds, summed over this step and the next one. Take linear pass times, a number of draft
+//! passes D in this step and a number D' in the next one. The worth is then a constant plus a sum over requests, so
+//! each request's length is chosen alone: its own worth in this step, plus the expected worth of its best length in the
+//! next step, over the possible numbers of accepted draft tokens. All pairs of D and D' are tried. **For linear pass
+//! times the choice is exact**, except that the next context is rounded to whole tokens.
 //!
-//! For other pass times the costs of single tokens are the local slopes of the models. The first step of each choice is
-//! then evaluated at its true time, and so is the choice that is best for the first step alone.
+//! If pass times are not linear, the cost of a token is the slope of the pass time near the size of this step. The true
+//! time of this step then decides between the candidates. One more candidate has the lengths that are best for this
+//! step alone.
 
 use crate::bounds::frontier::Frontier;
 use crate::bounds::price::{Worth, without_prompts};
@@ -58,7 +59,7 @@ impl Gain {
 }
 
 /// The slopes of the true pass times, in picoseconds for one more token or context token, and the constant costs of the
-/// next step. All are taken at the size of this step without draft tokens.
+/// next step. The slopes are taken at a pass as large as the target pass of this step without draft tokens.
 struct Costs {
     draft: Slopes,
     target: Slopes,
@@ -94,7 +95,7 @@ impl Costs {
 pub(crate) struct TwoSteps {
     frontier: Frontier,
     /// For each number of draft passes of this step, then for each request: the draft length with the most worth
-    /// (tokens − price · time over both steps).
+    /// (tokens − price · time, summed over this step and the next one).
     lens: Vec<u32>,
     /// For each number of draft passes of this step: the tokens and the time that the requests add to the next step, if
     /// this step runs the lengths in `lens`.
@@ -104,9 +105,9 @@ pub(crate) struct TwoSteps {
 
 impl TwoSteps {
     /// Adds to `draft_len` the lengths with the most worth (tokens − price · time) over this step and the next one.
-    /// Returns the tokens and the time of both steps. With [`Worth::Ratio`] the lengths with the most tokens a second
-    /// over both steps win. `owes` is true if the draft model misses tokens of requests that do not draft and must
-    /// process them later.
+    /// Returns the tokens and the time of the two steps together. With [`Worth::Ratio`] the lengths with the most
+    /// tokens a second over the two steps win. `owes` is true if the draft model misses tokens of requests that do not
+    /// draft and must process them later.
     pub fn best(
         &mut self,
         batch: &BatchView,
@@ -125,8 +126,8 @@ impl TwoSteps {
         best
     }
 
-    /// Finds the lengths with the most tokens a second over both steps. The price of time starts at 0 and is set to the
-    /// rate of the best lengths at this price, until the rate rises no more (Dinkelbach's method).
+    /// Finds the lengths with the most tokens a second over this step and the next one. The price of time starts at 0
+    /// and is set to the rate of the best lengths at this price, until the rate rises no more (Dinkelbach's method).
     fn fastest(
         &mut self,
         batch: &BatchView,
@@ -146,8 +147,8 @@ impl TwoSteps {
         }
     }
 
-    /// Stores in `best` the lengths with the most worth, that is, tokens − `price` · time over both steps. `price` is
-    /// in tokens per picosecond.
+    /// Stores in `best` the lengths with the most worth, that is, tokens − `price` · time, summed over this step and
+    /// the next one. `price` is in tokens per picosecond.
     fn priced(
         &mut self,
         batch: &BatchView,
@@ -164,8 +165,7 @@ impl TwoSteps {
         let myopic = (|i: usize| expected.most(i), |i: usize, depth: u32| expected.survival(i, depth));
         self.frontier.best(batch, truth, Worth::Priced(price * 1e12), myopic, Some(&mut self.best));
         let table = |next_depth| Table { batch, truth, costs, price, owes, expected, next_depth };
-        // The first candidate for both steps has the lengths with the most worth (tokens − price · time) in this step
-        // alone.
+        // The first candidate has the lengths with the most worth (tokens − price · time) in this step alone.
         let alone = table(0);
         let next = self.best.iter().enumerate().map(|(i, &len)| alone.next(i)[len as usize]);
         let mut best = alone.whole(&self.best, next.fold(Gain::default(), Gain::plus));
@@ -200,8 +200,8 @@ struct Table<'a, E> {
 
 impl<E: Expected> Table<'_, E> {
     /// Fills `lens` and `next` for each number of draft passes of this step, 0 to `deepest`. `lens` gets each request's
-    /// length with the most worth (tokens − price · time) over both steps. `next` gets the tokens and the time that the
-    /// requests then add to the next step.
+    /// length with the most worth (tokens − price · time) over this step and the next one. `next` gets the tokens and
+    /// the time that the requests then add to the next step.
     fn choose(&self, deepest: u32, lens: &mut Vec<u32>, next: &mut Vec<Gain>) {
         let (n, passes) = (self.batch.len(), deepest as usize + 1);
         lens.clear();
@@ -229,9 +229,9 @@ impl<E: Expected> Table<'_, E> {
         }
     }
 
-    /// Tokens and time of both steps. This step drafts the lengths `lens` and takes its true time. The next step takes
-    /// its constant time plus the time in `next`. `next` has the tokens and the time that the requests add to the next
-    /// step.
+    /// Tokens and time of this step and the next one together. This step drafts the lengths `lens` and takes its true
+    /// time. The next step takes its constant time plus the time in `next`. `next` has the tokens and the time that the
+    /// requests add to the next step.
     fn whole(&self, lens: &[u32], next: Gain) -> Gain {
         let drafts = lens
             .iter()
@@ -253,8 +253,8 @@ impl<E: Expected> Table<'_, E> {
     }
 
     /// For each draft length of request `i` in this step: the tokens and the time that the request is expected to add
-    /// to the next step. They come from the request's draft tokens there, from the context that accepted tokens add,
-    /// and from the tokens that the draft model must still process.
+    /// to the next step. The tokens and the time come from the request's draft tokens in the next step, from the
+    /// context that accepted tokens add, and from the tokens that the draft model must still process.
     fn next(&self, i: usize) -> [Gain; LENGTHS] {
         let mut gains = [Gain::default(); LENGTHS];
         // The probability that a draft token and all before it are accepted. The chance that exactly `accepted` draft

@@ -1,5 +1,5 @@
-//! Tests of the search for draft lengths that are best over two steps: against exhaustive search, with costs written
-//! out a second time.
+//! Tests of the search for the draft lengths that are best over two steps. They compare the search with an exhaustive
+//! search, which computes the costs with code of its own.
 
 use super::*;
 use crate::Belief;
@@ -192,7 +192,8 @@ fn a_debt_that_costs_more_than_a_draft_is_not_made() {
 }
 
 /// On a staircase, where the time of a pass rises at every fourth batched token, the choice may miss the optimum of the
-/// first step. The test bounds how much of the first step's worth is lost against exhaustive search over its lengths.
+/// first step. The test bounds how much of the first step's worth is lost against an exhaustive search over the draft
+/// lengths of this step.
 #[test]
 fn on_a_staircase_the_first_step_is_never_worse_than_the_best_for_it_alone() {
     struct Padded(Linear);

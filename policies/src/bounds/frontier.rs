@@ -12,11 +12,12 @@
 //! value), into segments of falling value per cost. If values are 0 or 1, the only reason for a merge is the catch-up
 //! of the draft model, which costs extra at the first token. All segments are sorted by value per cost, and every
 //! prefix of this order is evaluated at its true cost, also if it ends within a segment. The best lengths are among
-//! these prefixes: **the enumeration is exact for linear pass times**, draft gaps and prompt chunks included.
+//! these prefixes: **the enumeration is exact for linear pass times**, also with prompt chunks and with context tokens
+//! that the draft model has skipped.
 //!
-//! For other pass times (staircase, roofline) the order comes from the models' local slopes, and every prefix is
-//! evaluated at its true cost. The result is the best of these candidates, which need not be the best of all vectors of
-//! lengths.
+//! For other pass times (staircase, roofline) the order comes from the slopes of the pass times near the size of this
+//! step, and every prefix is evaluated at its true cost. The result is the best of these candidates, which need not be
+//! the best of all vectors of lengths.
 
 use crate::bounds::price::Worth;
 use crate::bounds::true_cost::{Slopes, TrueCost, draft_token, verify_token};

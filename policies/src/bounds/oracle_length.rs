@@ -1,7 +1,7 @@
 //! `oracle-length`: drafts exactly the tokens that will be accepted. It ignores cost, so under load a policy that
 //! drafts less can beat it. Hence it is no bound. It shows what perfect knowledge of acceptance alone is worth.
 //!
-//! Source: docs/model.md 7.12 (`oracle-k` there), 12.
+//! Source: docs/model.md 7.12 (named `oracle-k` in that section), 12.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Truth};

@@ -6,8 +6,8 @@
 //! length costs. So the oracle chooses path lengths as `oracle-goodput` chooses chain lengths. A path can continue as
 //! long as one of the `topk` best guesses is right. The choice is exact if true pass times are linear.
 //!
-//! A policy that drafts trees can be ahead over a whole run, as with chains (docs/model.md 13), or if it drafts trees
-//! that are wider than `topk`.
+//! Another policy that drafts trees can do better than this oracle in two cases. Over a whole run its choices may lead
+//! to other batches, as with chains (docs/model.md 13). And its trees may be wider than `topk`.
 //!
 //! Source: docs/model.md 5.3 and 12.
 

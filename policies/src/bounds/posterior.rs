@@ -40,8 +40,8 @@ struct Posterior {
     /// Output position of the newest token that the observed steps have emitted; 0 before the request's first step with
     /// an outcome.
     position: u32,
-    /// The request's steps that were proposed and not yet observed, each as (output position of the first draft token,
-    /// number of draft tokens).
+    /// The request's steps for which the policy has chosen a draft length and has not observed the outcome yet, each as
+    /// (output position of the first draft token, number of draft tokens).
     proposed: VecDeque<(u32, u32)>,
     /// Outcomes of the request's steps that were observed and have not updated the weights of the hypotheses yet.
     observed: VecDeque<Round>,
@@ -59,8 +59,8 @@ struct Round {
 
 #[derive(Default)]
 struct Scratch {
-    /// For each hypothesis about the acceptance rate: a copy of the request's [`Posterior`] values, moved on to the
-    /// output position before the present step's draft tokens.
+    /// Copies of `weights` and `last_right` of the request's [`Posterior`], one value for each hypothesis about the
+    /// acceptance rate. `last_right` is moved on to the output position before the present step's draft tokens.
     weights: Vec<f64>,
     last_right: Vec<f64>,
 }
@@ -142,7 +142,7 @@ impl Posterior {
     fn begin(&mut self, law: &dyn Law, request: RequestTruth) {
         law.prior(request, &mut self.weights);
         // The token at position 0 comes from the prefill, and no position precedes it. A draft token there counts as
-        // right with the chain's long-run probability.
+        // right with the probability that the Markov chain of right and wrong draft tokens has in the long run.
         let stationary = |h: usize| {
             let [wrong, right] = [false, true].map(|before| law.right_after(request, h, 0, 0, before));
             wrong / (1.0 - right + wrong).max(1e-12)
@@ -184,9 +184,9 @@ impl Posterior {
                 *weight *= 1.0 - right;
             }
             *last = if rejected { 0.0 } else { right };
-            // Only the confidences of the first `decided` draft tokens are evidence about the request's rate. After a
-            // rejected draft token all later ones count as wrong. Without a rejection, draft tokens that were not
-            // verified may be right or wrong.
+            // Only the confidences of the first `decided` draft tokens are evidence about the request's acceptance
+            // rate. After a rejected draft token all later ones count as wrong. Without a rejection, draft tokens that
+            // were not verified may be right or wrong.
             let decided = if rejected { round.drafted } else { round.accepted };
             for depth in 0..decided {
                 if let Some(z) = seen[depth as usize] {

@@ -1,6 +1,7 @@
 //! Tests of `posterior.rs`, which predicts the survival of draft tokens (the probability that a token and all before it
 //! are accepted). The prediction is calibrated for every acceptance source with a law (known probabilities of
-//! acceptance). It equals a sum over all cases of right and wrong draft tokens.
+//! acceptance). After three steps of a request, the prediction equals a sum over all cases of right and wrong draft
+//! tokens.
 
 use super::*;
 use crate::testing::outcome;

@@ -3,8 +3,9 @@
 //!
 //! The step's own ratio of tokens to time is the best myopic choice. It is not the best choice for a whole run: a
 //! prompt makes a step slow and its ratio low, so drafts look cheap although every request waits longer. Two other
-//! prices do better in such runs (docs/model.md 12). One is in units of the rate that the batch could have without
-//! prompts. The other is in units of the tokens that all requests in the system lose by waiting.
+//! prices do better in such runs (docs/model.md 12). `Decode` is a multiple of the tokens a second that the batch could
+//! make without prompts. `System` is a multiple of the tokens that all requests, running and waiting, lose while they
+//! wait for one second.
 
 use crate::definition::{BadParameter, Check};
 use foretoken_sim::{BatchView, ChunkTotals, StepOutcome};

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Right {
-    /// The cost of passes: times that the policy measures at the start are the true times, and a linear cost formula
-    /// (belief) is the line that fits the true times.
+    /// The cost of passes: a policy that measures pass times before serving gets the true times, and a policy with a
+    /// linear cost formula gets the line that fits the true times.
     #[default]
     Cost,
     /// The meaning of confidences: each confidence is replaced by the true probability that its token is right.
@@ -186,8 +186,8 @@ impl Definition for TrueBelief {
     }
 }
 
-/// A policy inside a wrapper, which shows it true values in place of assumed ones. The policy sees the confidences
-/// named by `shown`: the draft model's own, or better ones than a server has.
+/// A policy inside a wrapper (`true-cost`, `true-calibration` or `true-rates`). `shown` names the confidences that the
+/// wrapper shows to the policy: the draft model's own, or true probabilities, which no server has.
 struct Informed {
     policy: Box<dyn SpecPolicy>,
     shown: Shown,

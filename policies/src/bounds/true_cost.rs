@@ -106,9 +106,9 @@ fn plus(a: PassShape, b: PassShape) -> PassShape {
     }
 }
 
-/// The shape that the draft token of request `i` at `depth` adds to its draft pass. At depth 1 the shape includes the
-/// request's catch-up (context tokens that the draft model skipped), unless the engine runs the catch-up of the whole
-/// batch in every step.
+/// The work (tokens, context, query-key pairs) that the draft token of request `i` at `depth` adds to its draft pass.
+/// At depth 1 the work includes the request's catch-up (context tokens that the draft model skipped), unless the engine
+/// runs the catch-up of the whole batch in every step.
 pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Drafting) -> PassShape {
     draft_token_at(batch.context[i], batch.draft_gap[i], batch.always_extend, depth, drafting)
 }
@@ -120,9 +120,9 @@ pub(crate) fn draft_token_at(context: u32, gap: u32, always_extend: bool, depth:
     let before = u64::from(context) + u64::from(depth) - 1;
     // A drafter that makes all tokens in one pass reads the context once. The first draft token is charged for it.
     let context_read = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
-    // The shape of a pass counts each request once. With a drafter that makes all tokens in one pass, the token at
-    // depth 1 counts the request. If a pass without draft tokens processes the context that the draft model skipped, it
-    // has counted the request already.
+    // A pass counts each request once in `requests`. With a drafter that makes all tokens in one pass, the token at
+    // depth 1 counts the request. If a pass without draft tokens processes the context that the draft model skipped,
+    // this pass has counted the request already.
     let first = drafting != Drafting::Parallel || depth == 1;
     let idle_has_it = depth == 1 && always_extend && gap > 0;
     let requests = u64::from(first && !idle_has_it);
@@ -157,9 +157,9 @@ pub(crate) fn verify_token_at(context: u32, depth: u32, reads: ContextReads) -> 
     PassShape { requests: 0, batched: 1, context, pairs: position + 1 }
 }
 
-/// What a latency model charges for one more batched token, for one more context token and for one more query-key pair,
-/// in picoseconds. Exact for a linear model. For other models it is the mean slope from the given shape to twice its
-/// work. Never negative.
+/// The picoseconds that a pass gets longer per batched token, per context token and per query-key pair. Exact for a
+/// linear latency model. For other models each value is a mean slope: from the given pass to a pass with twice its
+/// batched tokens (or context tokens, or pairs). Never negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slopes {
     batched: f64,

@@ -30,8 +30,8 @@ pub struct Adaedl {
     /// When a step updates a request's threshold λ (the least lower bound on the acceptance probability with which it
     /// drafts on), the old λ has this weight, [0, 1].
     pub beta2: f64,
-    /// How far a step moves a request's threshold λ before the move is averaged with the old λ by `beta2`, [0, 1]. A
-    /// request drafts on while the lower bound on its acceptance probability is at least λ.
+    /// The size ε of a change of a request's threshold λ, [0, 1]. A step that changes λ sets it to `beta2` · λ + (1 −
+    /// `beta2`) · (λ ± ε). A request drafts on while the lower bound on its acceptance probability is at least λ.
     pub epsilon: f64,
     /// Number of draft passes before drafting may stop, from 1 to `k_max`.
     pub k_min: u32,

@@ -8,7 +8,8 @@
 //! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of the request's divergences
 //!   divided by the variance of its whole history. Newer divergences weigh more. WVIR is 20 if the history hardly
 //!   varies, and 0 with fewer than two divergences.
-//! - SF = exp(2 · mean divergence of the request in the step / temperature) − 1; a temperature of 0 is left out.
+//! - SF = exp(2 · mean divergence of the request in the step / temperature) − 1. At temperature 0 the mean divergence
+//!   is not divided.
 //! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min. The cap on k is the mean of the batch's lengths,
 //!   rounded up.
 //!

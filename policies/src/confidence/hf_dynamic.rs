@@ -274,8 +274,8 @@ mod tests {
     fn thresholds_tune_themselves_request_by_request() {
         let mut run = Run::of(&HfDynamic::default(), &CONTEXT);
         let batch = Batch::new(&[9; 2], &[8; 2]);
-        // In request 0, draft tokens of confidence 0.9 match the target's tokens and those with confidence 0.6 do not.
-        // In request 1 all match.
+        // In request 0, draft tokens of confidence 0.9 match the target's tokens and draft tokens of confidence 0.6 do
+        // not. In request 1 all draft tokens match.
         let confidence = |i: usize, j: usize| if i == 0 && j % 2 == 1 { 0.6 } else { 0.9 };
         for _ in 0..3 {
             assert_eq!(run.step(&batch, confidence, &[1, 8]).draft_len, [8, 8]);

@@ -22,7 +22,7 @@ struct Point {
 }
 
 /// Neighbouring points of the ROC curve (each has all samples of one confidence), from the highest confidence down, and
-/// the sums of their counts.
+/// the numbers of matched and of missed samples in all these points.
 #[derive(Clone, Debug, Default)]
 struct Block {
     points: Vec<Point>,

@@ -1,8 +1,8 @@
 //! `svip`: drafts until the draft model is unsure, by the entropy of its distribution of the next token.
 //!
-//! Source: SVIP (arXiv 2411.18462), and its repository Geralt-Targaryen/SVIP; restated in docs/model.md 7.4. The square
-//! root of the entropy bounds the acceptance probability from below up to constants, so the source compares √(0.15 · H)
-//! with 0.3.
+//! Source: SVIP (arXiv 2411.18462), and its repository Geralt-Targaryen/SVIP; restated in docs/model.md 7.4. A lower
+//! bound on the acceptance probability falls with √H, the square root of the entropy. So the source stops drafting when
+//! √(0.15 · H) is above 0.3.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};

@@ -89,9 +89,9 @@ impl NextPrompts {
     }
 }
 
-/// Makes measured times monotone: more tokens never take less time. Times that never fall stay as they are, stairs
-/// included. A fall counts as noise: neighbours are pooled to their mean (isotonic regression), and the means are
-/// joined by straight lines.
+/// Makes measured times monotone: more tokens never take less time. Times that never fall stay as they are, also where
+/// they are constant and then jump. A fall counts as noise: neighbours are pooled to their mean (isotonic regression),
+/// and the means are joined by straight lines.
 fn smooth(times: &mut [f64]) {
     // Neighbouring pass times that are replaced by their mean because they fell: (sum of the times, number of times) of
     // each such group.
@@ -132,9 +132,9 @@ fn smooth(times: &mut [f64]) {
     }
 }
 
-/// A step that has begun and whose outcome was not observed yet. `prefill` is the number of prompt tokens of its target
-/// pass, `draft_prefill` the (prompt tokens, tokens of context) of its draft pass, and `context` the tokens of context
-/// of its target pass.
+/// A step that has begun and whose outcome was not observed yet. `prefill` and `context` are the numbers of prompt
+/// tokens and of context tokens of its target pass. `draft_prefill` has the numbers of prompt tokens and of context
+/// tokens of the prompts in its first draft pass.
 struct Pending {
     step: u64,
     prefill: u64,
@@ -244,8 +244,9 @@ impl Costs {
         self.decision_s
     }
 
-    /// Mean seconds per decode request that the batch's decode requests add to the target pass, without draft tokens
-    /// and prompts, over a pass of one token.
+    /// Seconds that one decode request adds to the target pass without prompts and draft tokens, as a mean over the
+    /// batch: (time of the pass over all decode requests − time of a pass over one token without context) / number of
+    /// decode requests.
     pub fn request_s(&self) -> f64 {
         let (n, context) = self.decodes;
         (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64

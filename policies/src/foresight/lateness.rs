@@ -16,8 +16,8 @@ use foretoken_sim::{BatchView, RequestId, Time};
 /// exactly its TPOT bound.
 const PRIOR_TOKENS: f64 = 4.0;
 
-/// A request whose time per token differs from its TPOT bound by this share of the bound has the weight exp(−1/2) in
-/// the price of lateness. A request at its bound has the weight 1.
+/// The price of lateness gives each request a weight. The weight is 1 if the time per token is the TPOT bound, and
+/// exp(−1/2) if it is above or below the bound by this share of the bound.
 const WIDTH: f64 = 0.5;
 
 /// The weight of a request in the price of lateness (what a second costs more because requests may miss their TPOT

@@ -5,7 +5,8 @@
 use crate::vllm::acceptance_estimator::Estimate;
 
 /// Number of steps for which the estimated acceptance of draft tokens is stored. An engine may be two steps ahead of
-/// its outcomes; then the policy learns from the third step back.
+/// the newest outcome that the policy has observed, so the outcome of the third newest step must still find its
+/// estimates.
 const STEPS: usize = 3;
 
 /// For each draft token of a step: (the token's confidence, the estimated probability that it is accepted); `longest`

@@ -11,8 +11,9 @@ const REFIT_INTERVAL: u32 = 8;
 /// most this amount. Without a limit the curve can jump to a chance of 0 for all tokens. Then no token is verified, and
 /// the curve never learns again.
 const MOST_STEP: f32 = 1.0;
-/// The prior of a draft token at depth 1: of its chance of acceptance, and of its gain (its worth minus the cost of its
-/// verification, in tokens). Until a step with draft tokens is observed, this chance is expected at every depth.
+/// The chance of acceptance that is expected at every depth until a step with draft tokens is observed. Later it is the
+/// prior at depth 1, for the chance of acceptance and for the gain of a token (its worth minus the cost of its
+/// verification, in tokens).
 const START: f64 = 0.6;
 /// The average chance of acceptance at a depth starts from a prior, the expected chance at the depth before. This is
 /// the prior's weight, in tokens. A fixed prior could be too low. It would then keep the policy from depths that it has

@@ -99,8 +99,8 @@ struct Running {
     /// The price of step time, in tokens per second: a choice is worth its tokens − price · seconds. `None` if choices
     /// are compared by the step's own ratio of tokens to seconds.
     price: Option<f64>,
-    /// Estimated seconds that the draft passes of this step took, and the number of these passes. Only passes that the
-    /// policy has already read count.
+    /// Estimated seconds of the draft passes of this step, and the number of these passes. A pass counts once the
+    /// policy has read its confidences.
     draft_s: f64,
     passes: u32,
     /// For each request: the probability that all tokens drafted for it in this step so far are accepted.
@@ -437,7 +437,8 @@ impl SpecPolicy for Running {
             self.steps_unverified = 0;
             return;
         }
-        // A policy that verifies no draft tokens learns nothing either. From time to time it verifies the first tokens.
+        // A policy that verifies no draft tokens does not learn whether they would be accepted. So after `probe_every`
+        // such steps in a row it verifies the first draft token of each request.
         self.steps_unverified = if chosen.count == 0 { self.steps_unverified + 1 } else { 0 };
         if self.steps_unverified == self.params.probe_every {
             self.steps_unverified = 0;

@@ -40,11 +40,12 @@ const FULL: f64 = 0.8;
 
 /// The backlog of prompts: whether requests wait because steps are full of prompts.
 ///
-/// If a step takes one second more, each of the N requests of the system waits one second longer. What one more token
-/// saves depends on why requests wait. If running requests keep the waiting requests out, a token saves its share of a
-/// step, and the price of a second is the decode rate g. If prompts fill the steps, a token starts no prompt sooner. It
-/// saves its own request one step: n/g seconds with n running requests. It also saves every request the time m that one
-/// request adds to a step. The price of a second is then N / (n/g + N·m).
+/// If a step takes one second more, each of the N requests of the system waits one second longer. How much waiting one
+/// more token saves depends on why requests wait. If running requests keep the waiting requests out, the price of a
+/// second is the decode rate g, in tokens a second. If prompts fill the steps, a token starts no prompt sooner. It only
+/// ends its own request earlier, by n/g seconds: with n decode requests this is the time in which a request makes one
+/// token. Each of the N requests also saves the time m that one request adds to a step. So the price of a second, in
+/// tokens, is N / (n/g + N·m).
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     /// Total weight of the past steps with waiting requests (`waited`), and of the steps among them that were full of

@@ -51,8 +51,9 @@ impl Ranked {
     }
 
     /// Calls `visit` for each choice of draft tokens to verify, with three values: the number of tokens, the sum of
-    /// their survivals (the probability that a token and all before it are accepted), and the lowest survival of the
-    /// last bucket. The first call is for no token. Each later call adds one bucket, from the likeliest tokens down.
+    /// their survivals (the probability that a token and all before it are accepted), and the lower edge of the bucket
+    /// that was added last. The first call is for no token, with the edge 1. Each later call adds one bucket, from the
+    /// likeliest tokens down.
     pub fn prefixes(&self, mut visit: impl FnMut(u64, f64, f64)) {
         let (mut count, mut sum) = (0, 0.0);
         visit(0, 0.0, 1.0);

@@ -5,10 +5,11 @@
 //! probability s_j(k) = 1 − (1 − α_j)^k. A step shows whether one of the k tokens was accepted, but not its rank. The
 //! paper does not say how to compute α_j from this.
 //!
-//! Here α_j moves by (1 − keep)·(r − s_j(k)) after a step, where r is the share of the requests that reached head j and
-//! had one of its k tokens accepted. With k = 1 this is SmartSpec's moving average. With any k, α_j settles where
-//! s_j(k) equals the observed share on average. An average of the inverse 1 − (1 − r)^(1/k) would not settle there,
-//! because the inverse is convex in r, and with one request r is 0 or 1.
+//! Here α_j moves by (1 − keep)·(r − s_j(k)) after a step, where keep is the weight of the old rate. Of the requests
+//! that had a token of every earlier head accepted, r is the share that had one of the k tokens of head j accepted.
+//! With k = 1 this is SmartSpec's moving average. With any k, α_j settles where s_j(k) equals the observed share on
+//! average. An average of the inverse 1 − (1 − r)^(1/k) would not settle there, because the inverse is convex in r, and
+//! with one request r is 0 or 1.
 
 use foretoken_sim::StepOutcome;
 

@@ -3,7 +3,8 @@
 //!
 //! These policies differ in the last k that they try (all lengths, or until goodput stops rising) and in what they do
 //! at k = 0. All use one estimate (docs/model.md 12): Σ E(a, min(k, limit_i)) tokens, divided by the draft and target
-//! time T_d + T_v.
+//! time T_d + T_v. The sum is over the requests i, limit_i is the most draft tokens of request i, and a is the
+//! acceptance rate.
 
 use crate::shared::estimator::{Depths, Estimate};
 

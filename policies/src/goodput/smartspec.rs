@@ -6,9 +6,9 @@
 //! takes the scheduler's batch, as all released code does. `joint = true` tries all prefixes of this batch, which is in
 //! first-come-first-served order.
 //!
-//! Prompt lookup (drafts from n-gram matches) needs no further rule. A request without a match may draft 0 tokens and
-//! counts one token. Each of the m requests with a match counts E(a, k). The policy's cost formula (belief) has one
-//! draft pass for all draft tokens, that is, parallel drafting (docs/model.md 3.1, 3.6).
+//! Prompt lookup (drafts from n-gram matches) needs no further rule. In the estimate of a step, a request without a
+//! match drafts nothing and makes one token. Each of the m requests with a match makes E(a, k) tokens. The policy's
+//! cost formula (belief) has one draft pass for all draft tokens, that is, parallel drafting (docs/model.md 3.1, 3.6).
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
@@ -31,8 +31,8 @@ pub struct Smartspec {
     /// Weight, [0, 1], of the old average when a step updates the average acceptance rate. The rate of the new step has
     /// the weight 1 − `ema_keep`.
     pub ema_keep: f64,
-    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or those up to the
-    /// first rejected one.
+    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or only the tokens
+    /// up to and including the first rejected one.
     pub rate: Rate,
     /// True chooses also how many requests take part in the step (Alg. 2), not only the draft length.
     pub joint: bool,

@@ -39,16 +39,17 @@ pub struct SmartspecDsd {
     pub initial_acceptance: f64,
     /// Weight, [0, 1], of the old average when a step updates the average acceptance rate.
     pub ema_keep: f64,
-    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or those up to the
-    /// first rejected one.
+    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or only the tokens
+    /// up to and including the first rejected one.
     pub rate: Rate,
     /// Number of steps from one decision about the draft length to the next, at least 1.
     pub update_interval: u32,
     /// With the proposer `model`: factor, > 0, on the goodput without draft tokens. Drafting must have more goodput
     /// than this product.
     pub zero_handicap: f64,
-    /// KV tokens of the engine (16 · its blocks). The policy rules out lengths with which the batch's KV tokens times
-    /// `kv_margin` would exceed it. 0 leaves this to the scheduler.
+    /// Number of tokens that fit into the engine's KV cache (16 · its blocks). The policy does not choose a length with
+    /// which the batch's KV tokens, times `kv_margin`, exceed this number. With 0 the policy does not check this, and
+    /// only the scheduler limits KV memory.
     pub kv_tokens: u64,
     /// Factor on the batch's KV tokens before they are compared with `kv_tokens`, > 0.
     pub kv_margin: f64,
@@ -163,7 +164,8 @@ impl Running {
             goodput: None,
             depths: Depths::default(),
             times: Vec::new(),
-            // With a threshold of 1 the draft model's prefill of a request is never skipped, as in the authors' branch.
+            // The second argument, 1, is the share of steps with draft length 0 above which the draft model's prefill
+            // of a request is skipped. No share is above 1, so no prefill is skipped, as in the authors' branch.
             zeroes: ZeroLengths::new(params.absorbing_steps, 1.0, context.belief.drafting),
             weighed: Weighed::default(),
             params,

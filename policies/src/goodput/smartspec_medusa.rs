@@ -33,7 +33,7 @@ pub struct SmartspecMedusa {
     pub initial_acceptance: f64,
     /// Weight, [0, 1], of the old acceptance rate of a head when a step updates it.
     pub ema_keep: f64,
-    /// Number of steps in a row without a tree after which the run warns, at least 1.
+    /// Number of steps in a row without a tree after which the run warns that the policy no longer drafts, at least 1.
     pub absorbing_steps: u64,
 }
 
@@ -151,8 +151,8 @@ impl Running {
     fn new(params: SmartspecMedusa, context: &PolicyContext) -> Running {
         let start = context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate);
         let depth = params.heads.min(context.max_draft_len) as usize;
-        // Tokens of the widest possible tree. If they are fewer than `max_tree_tokens`, the scheduler need not reserve
-        // more.
+        // Number of tokens of the widest possible tree. The scheduler reserves this number of tokens for each request,
+        // or `max_tree_tokens` if that is less.
         let widest = (1..=depth as u32).fold(0u32, |sum, d| sum.saturating_add(params.max_topk.saturating_pow(d)));
         Running {
             belief: context.belief,
@@ -301,8 +301,8 @@ impl SpecPolicy for Running {
         if self.room.at(1).requests > 0 {
             self.zeroes.chose(best.depth as u32);
         }
-        // An expansion vector (widths of the levels) must not be empty. If no request gets a tree, its entry is not
-        // used.
+        // An expansion vector (widths of the levels) must not be empty. If the best tree has no levels, the vector is
+        // [1], which no request uses.
         let widths = if best.depth == 0 { &[1][..] } else { best.widths() };
         if *self.widths != *widths {
             self.widths = widths.into();

@@ -30,13 +30,14 @@ pub struct SmartspecRequest {
     pub request_acceptance: f64,
     /// Number of the request's newest steps with draft tokens over which its acceptance rate is averaged, 1 to 10000.
     pub window: u32,
-    /// Which draft tokens count in the denominator of an acceptance rate: all verified ones, or those up to the first
-    /// rejected one.
+    /// Which draft tokens count in the denominator of an acceptance rate: all verified ones, or only the tokens up to
+    /// and including the first rejected one.
     pub rate: Rate,
     /// If more than this share of past steps had draft length 0, the draft model does not prefill a new request, which
     /// then never has draft tokens. 1 turns the rule off.
     pub skip_draft_prefill_above: f64,
-    /// Number of steps in a row with draft length 0 after which the run warns, at least 1.
+    /// Number of steps in a row with draft length 0 after which the run warns that the policy no longer drafts, at
+    /// least 1.
     pub absorbing_steps: u64,
 }
 

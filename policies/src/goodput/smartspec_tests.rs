@@ -14,8 +14,8 @@ fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
 }
 
 /// Costs of drafting: `once_s` seconds in a step that drafts, `pass_s` for each pass over the requests, and `alpha_s`
-/// per context token. docs/model.md 12 has no one-off cost, so it is charged here as the cost of context tokens that
-/// the draft model must catch up with, one per context token.
+/// per context token. The cost model of docs/model.md 12 has no cost per drafting step. So the batch gets as many
+/// skipped context tokens as it has context tokens, and processing all of them takes `once_s`.
 fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch) -> Coefficients {
     batch.gap = batch.context.clone();
     let gamma_s = once_s / batch.gap.iter().map(|&g| f64::from(g)).sum::<f64>();

@@ -39,8 +39,8 @@ pub struct Turbospec {
     pub window: u32,
     /// Acceptance rate, [0, 1], that is assumed until the first draft token was verified.
     pub initial_acceptance: f64,
-    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or those up to the
-    /// first rejected one.
+    /// Which draft tokens count in the denominator of a step's acceptance rate: all verified ones, or only the tokens
+    /// up to and including the first rejected one.
     pub rate: Rate,
     /// The shortest draft length that may be chosen. 1 is as published, so speculation is never off; 0 is as the paper
     /// says.

@@ -2,8 +2,9 @@
 //! coefficients or with the coefficients of a linear belief (the policy's own cost estimate).
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md
-//! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a step without draft tokens gets no slower with
-//! more requests. The fit only interpolates between verify steps of fewer than about 64 requests.
+//! 3.4). The published fit is collinear in the numbers of tokens and of requests: their coefficients have a negative
+//! sum (c_comp and c_batch in the code), so that a step without draft tokens gets no slower with more requests. The fit
+//! is good only for steps like the measured ones: verify steps of fewer than about 64 requests.
 
 use crate::shared::belief::Belief;
 use foretoken_sim::{BatchView, Drafting};
@@ -20,8 +21,8 @@ pub enum Coefficients {
     /// The published fit for Llama-3.1-8B on an H100 with its EAGLE draft model.
     #[serde(rename = "h100-8b")]
     H100Llama8b,
-    /// The published fit for Llama-70B on four H100 with tensor parallelism. It has no draft model, so it needs
-    /// `ngram`.
+    /// The published fit for Llama-70B on four H100 with tensor parallelism. This fit has no times of a draft model, so
+    /// it can be used only with the proposer `ngram`.
     #[serde(rename = "h100-70b")]
     H100Llama70b,
 }
@@ -127,9 +128,10 @@ pub(crate) struct Load {
     pub kv: f64,
     /// Tokens scheduled before draft tokens are added: one per decode request, and the tokens of the prompt chunks.
     pub scheduled: f64,
-    /// Tokens that join the first draft pass (the draft model's prefill, and context tokens that it has skipped;
-    /// docs/model.md 12), their context, and the context of the drafting requests. Only `Coefficients::Belief` charges
-    /// for them.
+    /// Numbers of tokens of the draft passes. `riders` are the tokens of the first draft pass that are no draft tokens:
+    /// the draft model's prefill, and context tokens that the draft model has skipped (docs/model.md 12). `riders_kv`
+    /// is the context of the prefill, and `drafting_kv` the context of the drafting requests. Only
+    /// `Coefficients::Belief` charges for them.
     pub riders: f64,
     pub riders_kv: f64,
     pub drafting_kv: f64,

@@ -9,15 +9,15 @@ use foretoken_sim::{BatchView, DraftLimits, DraftPlan, RequestId, SpecPolicy, Sp
 use serde::{Deserialize, Serialize};
 
 /// Settings of the policy `aimd`, in which a request's draft length rises by one after full acceptance and falls by one
-/// otherwise. The guard, which ends the drafting of a request that does not pay, has imp's numbers. imp's longest and
-/// first draft length were not found.
+/// otherwise. The guard ends the drafting of a request whose draft tokens do not pay; its defaults are imp's. imp's
+/// longest draft length and its first draft length could not be found, so the values here are our own.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Aimd {
     /// Most draft tokens of a request in a step, 1 to 32. A request starts with one token.
     pub cap: u32,
-    /// Number of steps in which a request's draft tokens were verified, before the guard may end its drafting because
-    /// it does not pay.
+    /// Number of steps with verified draft tokens that a request must have had before it may stop drafting because its
+    /// draft tokens do not pay.
     pub guard_verifies: u32,
     /// Cost of a draft token as a share of the cost of a token without draft tokens, ≥ 0. A request stops drafting when
     /// it emits fewer tokens per verification than 1 + this share times its mean draft length. imp measured break-even

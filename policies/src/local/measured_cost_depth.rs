@@ -10,8 +10,8 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The acceptance rate that a position among a request's draft tokens has before its first token was verified, and the
-/// weight of the newest token in the position's average.
+/// `START_RATE` is the acceptance rate of a position among a request's draft tokens before the first draft token at
+/// this position was verified. `RATE_WEIGHT` is the weight of the newest token in the average of the position.
 const START_RATE: f64 = 0.6;
 const RATE_WEIGHT: f64 = 0.08;
 /// Time constant of the moving average of a step's time: a step that takes this number of milliseconds gets the weight
@@ -21,16 +21,17 @@ const MEMORY_MS: f64 = 400.0;
 /// the average with `OUTLIER_WEIGHT` of its usual weight.
 const OUTLIER: f64 = 2.0;
 const OUTLIER_WEIGHT: f64 = 0.25;
-/// Assumed milliseconds, where measurements are missing: of a step without draft tokens, until a draft length was
-/// measured; and of each draft token, until the slowest measured length is longer than the fastest measured length.
+/// Assumed milliseconds, where measurements are missing. `PRIOR_BASE_MS` is the time of a step without draft tokens,
+/// until a step of any draft length was measured. `PRIOR_ROW_MS` is the time that each draft token adds, until the
+/// slowest of the measured lengths has more draft tokens than the fastest.
 const PRIOR_BASE_MS: f64 = 30.0;
 const PRIOR_ROW_MS: f64 = 7.0;
 /// The policy changes to another draft length if the other length's score (expected tokens per millisecond) is better
 /// by more than this share.
 const MARGIN: f64 = 0.03;
-/// A probe is a few steps with another draft length. `PROBE_ROUNDS` is its number of steps, and `PROBE_SHARE` the share
-/// of the time that probes of the rival, the best other length, may take. The rival is probed only if its score is at
-/// most `RIVAL_BEHIND` (a share) below the score of the present length.
+/// A probe is a run of `PROBE_ROUNDS` steps with another draft length. The rival is the best other length. Probes of
+/// the rival take at most the share `PROBE_SHARE` of the time. The rival is probed only if its score is lower than the
+/// present length's score by at most the share `RIVAL_BEHIND`.
 const PROBE_ROUNDS: u32 = 4;
 const PROBE_SHARE: f64 = 0.15;
 const RIVAL_BEHIND: f64 = 0.15;
@@ -180,8 +181,8 @@ impl DepthController {
     }
 
     /// Adds one step with draft length `depth`, which took `ms` milliseconds, to the average of this length and to the
-    /// clock. Counts the step for the warm-up or for the probe (a few steps with another length). If neither of the two
-    /// goes on, decides about the next length.
+    /// policy's clock (the sum of all steps' times). Counts the step for the warm-up or for the probe (a few steps with
+    /// another length). If neither of the two goes on, decides about the next length.
     fn round(&mut self, depth: usize, ms: f64) {
         self.clock_ms += ms;
         let clock_ms = self.clock_ms;

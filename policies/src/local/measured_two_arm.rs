@@ -149,8 +149,8 @@ impl Arms {
         self.lengths[self.held ^ usize::from(self.challenge)]
     }
 
-    /// Adds one step with the present draft length; a step of the warm-up only counts down. Ends full windows of steps,
-    /// and starts and ends challenges, that is, windows in which the other length is tried.
+    /// Adds one step with the present draft length; a step of the warm-up is only counted, not measured. Ends full
+    /// windows of steps, and starts and ends challenges, that is, windows in which the other length is tried.
     fn round(&mut self, tokens: u64, seconds: f64) {
         if self.warmup > 0 {
             self.warmup -= 1;

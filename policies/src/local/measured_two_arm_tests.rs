@@ -63,12 +63,12 @@ fn a_hopeless_challenge_is_broken_off_after_four_rounds() {
     let mut arms = arms(MeasuredTwoArm { warmup_rounds: 0, ..MeasuredTwoArm::default() });
     (0..32).for_each(|_| arms.round(100, 1.0));
     // After a slow first step, four steps of the tried length have 10 + 3 · 85 tokens against 400 of the held length.
-    // This is 66 % of them, so the tried length is not more than 35 % behind.
+    // This is 66 %, so the tried length has not lost more than 35 % against the held length, and its trial goes on.
     arms.round(10, 1.0);
     (0..3).for_each(|_| arms.round(85, 1.0));
     assert!(arms.challenge);
-    // Five steps of the tried length have 265 + 40 tokens against 500 of the held length. This is 61 % of them, so the
-    // tried length is more than 35 % behind.
+    // Five steps of the tried length have 265 + 40 tokens against 500 of the held length. This is 61 %, so the tried
+    // length has lost more than 35 % against the held length, and its trial ends.
     arms.round(40, 1.0);
     assert_eq!((arms.challenge, arms.losses, arms.wait), (false, 1, 16));
 }

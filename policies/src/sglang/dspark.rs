@@ -1,14 +1,15 @@
-//! `dspark`: SGLang's DSpark scheduler. It drafts whole blocks. A table of steps per second gives the batch a budget of
-//! draft tokens to verify. The tokens most likely to survive are verified. Survival is the probability that a token and
-//! all before it are accepted.
+//! `dspark`: SGLang's DSpark scheduler. Every request drafts a block of the same number of tokens. A table of steps per
+//! second gives the batch a budget of draft tokens to verify. The tokens most likely to survive are verified. Survival
+//! is the probability that a token and all before it are accepted.
 //!
 //! Source: DSpark (arXiv 2607.05147) as in SGLang 0.5.23, `srt/speculative/dspark_components/dspark_planner.py` and
 //! `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`. These files were executed for the fixture that
 //! the tests compare with (`tests/policies`).
 //!
 //! Let n be the number of requests and s₁ ≥ s₂ ≥ … the survivals of the batch's draft tokens. The budget is the
-//! argmax_b of (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie. It is computed from confidences that are
-//! two steps old. The confidences of the present draft tokens decide which of them are verified.
+//! argmax_b of (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest b on a tie. step(n, t) is the time of a step with n
+//! requests and t tokens in the target pass. The budget is computed from confidences that are two steps old. The
+//! confidences of the present draft tokens decide which of them are verified.
 //!
 //! SGLang's own defaults do none of this, for two reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table
 //! every step takes the same time, so that everything is verified. That equals a fixed length and is refused here,

@@ -41,8 +41,9 @@ fn table(file: &Value) -> CostTable {
     }
 }
 
-/// The ids of the requests that take part in step `round` of the recording. A slot is a place in the engine's batch.
-/// One slot in eight gets a new request, and four in five of the other slots take part.
+/// The ids of the requests that take part in step `round` of the recording. A slot is a place in the engine's batch. In
+/// the first step every slot gets a request. Later a slot gets a new request with probability 1/8; otherwise its
+/// request takes part in the step with probability 4/5.
 fn present(seed: u64, round: u64, generations: &mut [u64]) -> Vec<u32> {
     let mut ids = Vec::new();
     for slot in 1..=SLOTS {

@@ -1,6 +1,7 @@
 //! How the confidences of DSpark's draft tokens reach the host. In each round (a step with draft tokens) the
 //! confidences of all requests are copied into a ring of two rows, so the host sees confidences that are two rounds
-//! old. For a longer lag there is a second ring for each request, the carry.
+//! old. If the lag is to be longer than two rounds, each request has a second ring, the carry, which adds the missing
+//! rounds.
 //!
 //! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and
 //! `HostConfidenceBudgetPlanner._shift_to_lag` in `srt/speculative/dspark_components/dspark_planner.py`. A copy has all

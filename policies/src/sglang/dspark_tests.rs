@@ -114,8 +114,8 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
 fn a_newcomer_counts_as_certain() {
     let mut policy = steep(false);
     (0..2).for_each(|_| drop(round(&mut policy, [1e-7, 1e-7])));
-    // The confidences of new requests count as 1. So the cost table allows three draft tokens, with which a step still
-    // has 5 tokens. The present confidences decide which three are verified.
+    // The confidences of new requests count as 1. By the cost table, a step is cheap up to 5 tokens: two requests and
+    // three draft tokens. So three draft tokens are verified, and the present confidences decide which.
     let mut batch = Batch::new(&[100; 2], &[3; 2]);
     batch.ids = vec![7, 8];
     assert_eq!(round_of(&mut policy, &batch, [0.9, 0.8]), [2, 1]);

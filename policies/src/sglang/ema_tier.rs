@@ -1,6 +1,6 @@
 //! `ema-tier`, `sglang-gen1` and `sglang-gen2`: SGLang's adaptive speculative decoding, generations 1 and 2. An
-//! exponential average of the number of accepted draft tokens moves the whole batch between a few captured draft
-//! lengths, with hysteresis.
+//! exponential average of the number of accepted draft tokens moves the whole batch between a few candidate draft
+//! lengths, with hysteresis. SGLang captures CUDA graphs for these lengths.
 //!
 //! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`, and the same file @13d3f642;
 //! restated in docs/model.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its

@@ -20,8 +20,8 @@ struct History {
     /// Batch sizes that were captured as CUDA graphs in the recording; `None` without CUDA graphs.
     graphs: Option<Vec<u32>>,
     lengths: String,
-    /// SGLang's average numbers of accepted draft tokens, one for each slot (range of batch sizes). There is one list
-    /// after every ten batches of the recorded history, or only one at its end.
+    /// SGLang's average numbers of accepted draft tokens, one for each slot (range of batch sizes). The recording has a
+    /// list of averages after every ten batches, or only one list, after its last batch.
     averages: Vec<Vec<f64>>,
 }
 

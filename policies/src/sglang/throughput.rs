@@ -289,7 +289,7 @@ struct BestScore {
     /// The draft length that the last decision chose. It is in use at every batch size until the next decision.
     steps: u32,
     batches: u64,
-    /// Number of decode requests of the last batch, at which the policy's own estimate is computed.
+    /// Number of decode requests of the last batch. `explain` computes the policy's estimate for this batch size.
     batch_size: u32,
     weighed: Weighed,
 }

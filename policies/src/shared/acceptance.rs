@@ -23,8 +23,8 @@ pub enum Rate {
     /// token is right if all before it are, which the goodput formula needs.
     #[default]
     Attempts,
-    /// Every verified draft token (docs/model.md 0.2). The rate is too low, because draft tokens after a rejection
-    /// cannot be accepted.
+    /// Every verified draft token (docs/model.md 0.2). This estimate of the probability is too low, because draft
+    /// tokens after a rejection cannot be accepted.
     PerDraft,
 }
 

@@ -1,5 +1,5 @@
-//! The policy behind every table from batch size to draft length. It looks up the draft length of each batch. It also
-//! tells the scheduler which draft length counts against the token budget of a step.
+//! A policy that looks up the draft length of each batch in a table by batch size. All policies with such a table are
+//! built from it. It also tells the scheduler which draft length counts against the token budget of a step.
 
 use foretoken_sim::engine::BatchRange;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};

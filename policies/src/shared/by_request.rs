@@ -1,4 +1,5 @@
-//! The policy behind all rules that choose the draft length of each request separately.
+//! A policy that chooses the draft length of each request separately, by a rule. All policies with such a rule are
+//! built from it.
 
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
 

@@ -240,7 +240,8 @@ mod tests {
             if passes == 0 && let Some(idle) = shape::draft_idle_pass(&view) {
                 truth += draft.pass(idle);
             }
-            // Rounding to picoseconds moves the step time by at most half a picosecond per coefficient and token.
+            // The simulator rounds to picoseconds. This moves the step time by at most half a picosecond for each
+            // coefficient of a pass and each token.
             let tokens: u64 = 200 * u64::from(u16::MAX);
             prop_assert!((truth.as_s() - belief.step_s(&view, &lens, &lens)).abs() < tokens as f64 * 1e-12);
         }

@@ -22,8 +22,9 @@ impl RankedTokens {
         self.keys.clear();
     }
 
-    /// Adds the draft tokens of the request at batch index `request`, given their [`survivals`]. Leaves out the tokens
-    /// from the first survival (probability of acceptance) below `least` on.
+    /// Adds the draft tokens of the request at batch index `request`, given their [`survivals`]. Leaves out the first
+    /// token whose survival (the probability that a token and all before it are accepted) is below `least`, and all
+    /// tokens after it.
     #[inline]
     pub(crate) fn push_draft(&mut self, request: usize, survivals: impl Iterator<Item = f64>, least: f64) {
         for (position, survival) in survivals.enumerate() {

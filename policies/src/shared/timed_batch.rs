@@ -18,7 +18,7 @@ pub(crate) enum TimedBatch<'a> {
         context: u64,
     },
     /// The batch about which the command `foretoken decide` asks: the contexts of its requests, in KV tokens. All its
-    /// requests are in every pass, whatever the number of tokens. Padding rows have no context.
+    /// requests are in every pass, whatever the number of tokens. Requests that are added as padding have no context.
     Given(&'a [u32]),
 }
 

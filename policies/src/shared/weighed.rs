@@ -29,8 +29,8 @@ impl Weighed {
         }
     }
 
-    /// Returns the candidates of the last decision, and `estimate`, the policy's own estimate for the step. Turns
-    /// recording on.
+    /// Returns the candidates of the last decision together with `estimate`, the policy's estimate (such as tokens per
+    /// second) for what it chose. Turns recording on.
     pub(crate) fn explain(&mut self, estimate: impl Into<Option<f64>>) -> Explanation {
         self.on = true;
         Explanation { estimate: estimate.into(), candidates: self.candidates.clone() }

@@ -2,13 +2,15 @@
 //!
 //! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/{draft_model_runner, top1_proposer,
 //! spec_decode_worker}.py` (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in four points. Costs are
-//! looked up in tables. Not drafting is compared with drafting, and drafting ends after a pass that lowered the
-//! throughput. Tokens are dropped down to the next smaller captured graph size or not at all. No SLO is enforced: that
-//! code is commented out. The code's mistakes are kept, because the published measurements have them:
+//! looked up in tables. Throughput with draft tokens is also compared with throughput without them, and drafting ends
+//! after a pass that lowered the throughput. Tokens are dropped down to the next smaller captured graph size or not at
+//! all. No SLO is enforced: that code is commented out. The code's mistakes are kept, because the published
+//! measurements have them:
 //! - the request with the least promising last token loses all its tokens before the next request loses one, because
 //!   the list of confidences is never shortened;
 //! - a size that is a capture size already is still lowered to the capture size below;
-//! - after a predicted stop, the choice of tokens to drop assumes the time of one draft pass more than ran.
+//! - if drafting ended because the next pass was predicted not to pay, the choice of tokens to drop counts the time of
+//!   this next pass, which did not run.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::weighed::Weighed;

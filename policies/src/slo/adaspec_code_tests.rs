@@ -105,8 +105,8 @@ impl Plain<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// In three steps in a row the policy decides as the direct implementation does, which learns the expected
-    /// confidence too.
+    /// In three steps in a row the policy decides as the direct implementation does. Both learn the expected confidence
+    /// from the steps before.
     #[test]
     fn equals_the_plain_reading(
         batch in any_batch(12, 8),

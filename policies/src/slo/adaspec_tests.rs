@@ -223,8 +223,9 @@ fn its_own_estimate_is_that_of_what_it_decided() {
         let made = by_hand(&mut policy, &batch, confidence);
         let plain = plain_estimate(&context.belief, &batch, &made.draft_len, &made.verify_len, &exact, SloMode::Step);
         assert!(close(policy.explain().estimate.expect("it has one"), plain), "{plain}");
-        // `explain` returns the throughputs that the policy compared: a prediction and an outcome for each draft pass,
-        // then one for each draft token that was dropped or kept.
+        // `explain` returns the throughputs that the policy compared: for each draft pass, the throughput predicted
+        // before it and the throughput estimated after it; then, for each draft token that the verifier tried to drop,
+        // the throughput without it.
         let weighed = policy.explain().candidates;
         assert_eq!(weighed[0].what, "1 tokens a request, predicted");
         assert_eq!(weighed.iter().any(|c| c.what.starts_with("without")), verifier && made.passes > 0);

@@ -4,8 +4,9 @@
 //!
 //! Source: Li et al., "AdaServe" (arXiv 2501.12162v2), Algorithms 1 and 2, with the settings of its artefact
 //! (zikun-li/AdaServe-Artifact-Evaluation, Llama-3.1-70B: depth 4 to 8, width up to 3, 512 tokens verified, 96 drafted
-//! a pass) and the errata of docs/model.md 7.2: path probabilities throughout, requests in descending order of need,
-//! and a budget that ends at 0.
+//! a pass) and three corrections of the paper: a node always counts with the probability of its whole path, requests
+//! are served in descending order of need, and no more nodes are chosen once the token budget is used up (docs/model.md
+//! 7.2).
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
@@ -341,8 +342,8 @@ impl TwoPhases {
     }
 }
 
-/// Keeps the `most` best nodes (by `better_first`) of `choices` from index `start` on, in any order; drops the other
-/// nodes there.
+/// Keeps the `most` best nodes (by `better_first`) of `choices` from index `start` on, in any order, and drops the
+/// other nodes from `start` on.
 fn keep_first(choices: &mut Vec<Choice>, start: usize, most: usize) {
     if choices.len() - start > most {
         choices[start..].select_nth_unstable_by(most, better_first);

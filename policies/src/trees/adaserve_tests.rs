@@ -57,9 +57,9 @@ fn beams_shrink_with_load() {
     assert_eq!((offset.beam(45), offset.beam(60)), ((5, 3), (4, 2)));
 }
 
-/// The tokens that request i must gain in this step for its TPOT limit, A_i = (l_i + t_step) / TPOT_i − o_i, by hand:
-/// 0.1 s have passed since the first decode step, a step takes 0.05 s, and 3 tokens came since. At 0.02 s a token the
-/// need is 4.5.
+/// The need of a request by hand: the tokens that it must gain in this step for its TPOT limit, A_i = (l_i + t_step) /
+/// TPOT_i − o_i. l_i = 0.1 s have passed since its first decode step, the step takes t_step = 0.05 s, and o_i = 3
+/// tokens came since then. With TPOT_i = 0.02 s the need is 4.5.
 #[test]
 fn need_is_time_over_tpot_less_what_was_gained() {
     let mut policy = policy(Adaserve::default(), BELIEF);
@@ -223,7 +223,7 @@ proptest! {
             prop_assert!(kept.len() <= view.limit[i] as usize);
             expected += promised(tree) - 1.0;
             // The second phase (for throughput) gives a request nodes only if the first phase met every need for tokens
-            // that further nodes within the cap could have met.
+            // that it could meet with at most `cap` nodes a request (`max_slo_nodes`).
             let unmet = (0..n).any(|j| {
                 promised(&drafts.trees[j]) < need(j).min(f64::from(drafts.draft_len[j] + 1))
                     && slo_phase[j] < candidates[j].len() && slo_phase[j] < cap as usize

@@ -162,8 +162,8 @@ mod tests {
         assert_eq!((star.trees[0].nodes().len(), star.verify_len[0]), (8, 8));
     }
 
-    /// First guesses of the draft model have probability .8 and further guesses less, so a tree that is cut loses its
-    /// branches before its main path.
+    /// First guesses of the draft model have probability .8 and further guesses less, so a tree that is cut loses all
+    /// other nodes before it loses a node of the path of first guesses.
     #[test]
     fn a_tree_is_cut_to_the_best_nodes_that_fit() {
         let drafts = step(&Specinfer::default(), &[20, 8, 3, 0]);

@@ -70,7 +70,7 @@ struct Sums<T> {
 }
 
 /// A sum over the requests of a step, kept in eight partial sums that are added pairwise, so that rounding errors are
-/// as small as on a device.
+/// as small as in vLLM's sums on the GPU.
 type Lanes = [f32; 8];
 
 fn total(lanes: &Lanes) -> f32 {

@@ -28,7 +28,7 @@ fn it_starts_uniform_and_clamps_the_feature() {
         assert!((estimator.predict(q, 2) - expected).abs() < 1e-6, "{}", estimator.predict(q, 2));
     }
     assert_eq!([feature(1.0), feature(0.0), feature(0.5)], [40.0, -40.0, 0.0]);
-    // In single precision 1 − 2⁻²⁵ is rounded to 1, so the feature is the greatest one.
+    // In single precision 1 − 2⁻²⁵ is rounded to 1, so the feature logit(q) is cut to the greatest value, 40.
     assert_eq!(feature(1.0 - 0.5f64.powi(25)), 40.0);
     assert!((feature(0.999) - 999f32.ln()).abs() < 1e-3);
 }

@@ -1,16 +1,18 @@
-//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts the same number of tokens, its window. A cost
-//! table measured at start-up then gives the batch a budget of draft tokens to verify. The tokens most likely to
-//! survive are verified. Survival is the probability that a token and all before it are accepted.
+//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts the same number of tokens. A cost table measured
+//! at start-up then gives the batch a budget of draft tokens to verify. The tokens most likely to survive are verified.
+//! Survival is the probability that a token and all before it are accepted.
 //!
 //! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
 //! generalised to every drafter by PR #52228), which were executed for the fixture that the tests compare with
 //! (`tests/policies`).
 //!
 //! Let s₁ ≥ s₂ ≥ … be the survivals of the batch's draft tokens, N_s the number of requests that sample, and T the
-//! tokens that are no draft tokens. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the
-//! smallest b on a tie. It is capped so that the logits to verify fit one chunk of the sampler. The budget is computed
-//! from confidences that are one step older than the present draft tokens. The confidences of the present draft tokens
-//! decide which of them are verified. By default no warm-up precedes the trimming.
+//! number of tokens that are no draft tokens. draft[n] is the measured time to draft for n requests, and verify[t] the
+//! time of a target pass over t tokens. The budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]),
+//! the smallest b on a tie. It is capped so that the logits to verify fit one chunk of the sampler. The budget is
+//! computed from confidences that are one step older than the present draft tokens. The confidences of the present
+//! draft tokens decide which of them are verified. By default the policy leaves draft tokens unverified from the first
+//! steps on, without a warm-up.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, best_budget, survivals};

@@ -37,8 +37,8 @@ struct Recorded {
 /// vLLM verified, number accepted.
 type Row = [u32; 4];
 
-/// Parses the text `AT:ROWS|CHUNK` of a recorded step as (number of the step, a row for each decoding request, tokens
-/// of the step's prompt chunk).
+/// Parses a recorded step, which is the text `AT:ROWS|CHUNK`: the number of the step, four digits for each decoding
+/// request, and the number of tokens of the step's prompt chunk (`|CHUNK` may be missing).
 fn step(text: &str) -> (u64, Vec<Row>, u32) {
     let (at, text) = text.split_once(':').expect("a step has a number");
     let (rows, chunk) = text.split_once('|').unwrap_or((text, "0"));

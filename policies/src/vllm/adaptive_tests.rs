@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     /// The policy chooses how many draft tokens of each request are verified. No other choice gives more expected
-    /// tokens per second. Every choice with fewer verified tokens in total gives fewer.
+    /// tokens per second. Every choice with fewer verified tokens in total gives fewer expected tokens per second.
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),

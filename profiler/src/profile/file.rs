@@ -6,7 +6,8 @@ use foretoken_hardware::LatencySpec;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 
 /// The version of the format of measured profiles (costs fitted to passes that were timed one by one). Only this
-/// version is written and read. Version 2 changed the table: it has the cost of context at several context lengths.
+/// version is written and read. Version 2 changed the fitted table of pass times: it has the cost of context at several
+/// context lengths.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Why a text cannot be read as a profile.
@@ -103,8 +104,8 @@ impl Profile {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
         for line in text.lines() {
-            // These keys hold arrays of arrays, which are written with one row per line. In the TOML line of such a
-            // key, all brackets belong to these arrays.
+            // The keys in this list have arrays of arrays as values. Such a value is written with one inner array per
+            // line. All brackets in the TOML line of such a key belong to these arrays.
             let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
                 .iter()
                 .any(|start| line.starts_with(start));

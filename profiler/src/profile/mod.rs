@@ -101,8 +101,8 @@ impl Profile {
         }
     }
 
-    /// Returns a latency model that gives the pass times of the model `role`. `truth` chooses the table, the linear fit
-    /// or the staircase.
+    /// Returns a latency model that gives the pass times of the model `role`. `truth` chooses the fitted table of pass
+    /// times, the linear fit, or the staircase (a pass is padded to the next larger number of tokens in the table).
     pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
         self.of(role).truth(truth)
     }

@@ -24,7 +24,7 @@ pub struct ModelProfile {
     /// The linear cost α, γ, δ, fitted by ordinary least squares on seconds, for standard errors and p-values.
     pub ols: OlsFit,
     /// Errors of the fitted costs on held-out shapes (shapes to which they were not fitted). Each of five fits leaves
-    /// out a different fifth of the shapes. The ends of the measured range are in every fit.
+    /// out about a fifth of the shapes. The largest shapes are in every fit.
     pub held_out: Errors,
     /// The largest numbers of requests, new tokens, context tokens and query-key pairs in one measured pass.
     pub range: Range,
@@ -207,7 +207,8 @@ impl From<Measurement> for Row {
 }
 
 impl ModelProfile {
-    /// Returns the latency model that `truth` chooses: the fitted table, the linear fit or the staircase.
+    /// Returns the latency model that `truth` chooses: the fitted table of pass times, the linear fit, or the staircase
+    /// (a pass is padded to the next larger number of tokens in the table).
     pub fn truth(&self, truth: Truth) -> LatencySpec {
         match truth {
             Truth::Table => LatencySpec::Measured(self.table.clone()),
@@ -216,9 +217,9 @@ impl ModelProfile {
         }
     }
 
-    /// Makes a staircase whose steps are the numbers of tokens in the table. A pass is padded to the next larger step
-    /// and takes its time; each token of context adds the α of the linear fit. Above the largest step, the last segment
-    /// of the table continues.
+    /// Makes a staircase from the fitted table of pass times: the steps are the table's numbers of tokens. A pass is
+    /// padded to the next larger step and takes its time; each token of context adds the α of the linear fit. Above the
+    /// largest step, the pass time rises like the table's last segment.
     fn staircase(&self) -> StaircaseSpec {
         let steps = self.table.batched.clone();
         let (tail_gamma_s, tail_delta_s) = match steps.as_slice() {

@@ -84,8 +84,8 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
             let model = spec.build();
             for m in &p.of(role).measured {
                 let pass = m.shape.pass(p.context_reads);
-                // In a staircase, a pass takes the time of the next of the table's numbers of tokens to which it is
-                // padded.
+                // In a staircase, a pass is padded to the next larger number of tokens in the fitted table, and takes
+                // the time of that number of tokens.
                 let batched = match &spec {
                     LatencySpec::Staircase(s) => s.steps.iter().map(|s| s.0).find(|&s| s >= pass.batched),
                     _ => None,
@@ -97,8 +97,8 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
         }
     }
     let LatencySpec::Staircase(s) = p.truth(Role::Target, Truth::Staircase) else { panic!() };
-    // Between two steps of the staircase, a pass takes the time of the next larger step. Above the largest step, the
-    // last segment of the table continues.
+    // Between two steps of the staircase (numbers of tokens), a pass takes the time of the next larger step. Above the
+    // largest step, the pass time rises like the last segment of the fitted table.
     let model = s.build().unwrap();
     let at = |batched| model.pass(PassShape { requests: 1, batched, context: 0, pairs: 0 }).as_s();
     let (size, seconds) = s.steps[s.steps.len() - 2];

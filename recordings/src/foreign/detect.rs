@@ -1,4 +1,4 @@
-//! Recognises by its content which other tool (vLLM, SGLang or a benchmark) wrote a file.
+//! Recognises the format of a file of vLLM, SGLang or one of their benchmarks by the file's content.
 
 use super::{file, json, python, sglang_forward};
 use crate::unread::Unread;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// The formats of files that other tools write.
+/// The formats of files that vLLM, SGLang and their benchmarks write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The file has GPU times of given batches from `vllm bench forward`; read by
@@ -22,12 +22,13 @@ pub enum Format {
     SglangRequests,
     /// The file has SGLang's metrics of each forward pass; read by [`sglang_forward`](super::sglang_forward).
     SglangForward,
-    /// The file has SGLang's records of DSpark's verify steps; read by [`sglang_dspark`](super::sglang_dspark).
+    /// The file has the records of verify steps that SGLang's scheduler DSpark keeps; read by
+    /// [`sglang_dspark`](super::sglang_dspark).
     SglangDspark,
 }
 
 impl Format {
-    /// All formats of other tools' files, in the order in which they are tried.
+    /// All formats of vLLM and SGLang files, in the order in which they are tried.
     pub const ALL: [Format; 6] = [
         Format::VllmForward,
         Format::VllmBench,
@@ -69,7 +70,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// Recognises the format of another tool's file by its content. If the file holds several JSON values, the first
+/// Recognises the format of a vLLM or SGLang file by its content. If the file holds several JSON values, the first
 /// value decides.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Reads another tool's file as bytes or text.
+//! Reads a file of vLLM, SGLang or a load generator as bytes or text.
 
 use crate::unread::Unread;
 use std::io::Error;

@@ -1,4 +1,5 @@
-//! Reads a file of another tool that has one JSON value or several in a row. Errors name line and field.
+//! Reads a file of vLLM, SGLang or a load generator that has one JSON value or several in a row. Errors name line and
+//! field.
 
 use super::{file, python};
 use crate::unread::Unread;

@@ -1,5 +1,5 @@
-//! Readers of files that other tools write, in the formats of released versions. Each format has one reader; [`detect`]
-//! recognises a file's format by its content.
+//! Readers of files that vLLM, SGLang and load generators write, in the formats of released versions. Each format has
+//! one reader; [`detect`] recognises a file's format by its content.
 //!
 //! A reader takes the fields that it knows and ignores other fields. If it cannot read a file, it returns an
 //! [`Unread`](crate::Unread) that names line and field. Times are converted to seconds; lengths are tokens.

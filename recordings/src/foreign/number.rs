@@ -1,5 +1,5 @@
-//! Number types for reading other tools' files, each with a range. A value outside the range is an error that names the
-//! field.
+//! Number types for reading files of vLLM, SGLang and load generators, each with a range. A value outside the range is
+//! an error that names the field.
 
 use serde::Deserialize;
 

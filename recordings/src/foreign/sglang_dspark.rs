@@ -1,11 +1,12 @@
-//! Reads DSpark's step records from SGLang: the times of each verify step's parts and, for each request, the draft
-//! tokens, their confidences and how many were accepted. A server with `SGLANG_DSPARK_DEBUG_DUMP=all` keeps the records
-//! and returns them from `GET /server_info`. The file is the answer to this request.
+//! Reads the step records of DSpark, the scheduler of SGLang that chooses how many draft tokens to verify. They have
+//! the times of each verify step's parts and, for each request, the draft tokens, their confidences and how many were
+//! accepted. A server with `SGLANG_DSPARK_DEBUG_DUMP=all` keeps the records and returns them from `GET /server_info`.
+//! The file is the answer to this request.
 //!
 //! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
 //! `speculative/dspark_components/dspark_observability.py` (the records),
-//! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (their place in the answer).
-//! The server keeps at most the last 200,000 steps.
+//! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (their place in the answer). The
+//! server keeps at most the last 200,000 steps.
 
 use super::number::{Amount, Probability, probabilities};
 use super::{file, json};
@@ -15,7 +16,7 @@ use std::path::Path;
 
 const HINT: &str = "save the /server_info of the server that decodes (SGLang 0.5.23), for example with curl";
 
-/// DSpark's records of verify steps from one data-parallel rank of an SGLang server.
+/// The records of verify steps that SGLang's scheduler DSpark made on one data-parallel rank of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsparkRecords {
     /// The data-parallel rank: the index of the rank's entry in the list `internal_states` of the file.
@@ -24,8 +25,8 @@ pub struct DsparkRecords {
     pub mode: String,
     /// Number of tokens that DSpark drafts for a request in each step.
     pub gamma: u32,
-    /// Tokens that are verified for a request in a step if no draft token is cut off: all draft tokens and the token
-    /// before them.
+    /// Tokens that are verified for a request in a step if DSpark cuts off none of its draft tokens: all draft tokens
+    /// and the token before them.
     pub verify_num_draft_tokens: u32,
     /// If not `None`, the server simulated acceptance with this number of tokens per step, and the records say nothing
     /// about real acceptance.
@@ -141,7 +142,8 @@ struct RawRequest {
     survival: Option<Vec<Probability>>,
 }
 
-/// Reads DSpark's records of every data-parallel rank that has records from a file.
+/// Reads from a file the records of SGLang's scheduler DSpark. Returns one entry for each data-parallel rank that has
+/// records.
 ///
 /// # Errors
 /// The file cannot be read or has another format, the server recorded nothing, or numbers contradict each other.
@@ -149,7 +151,8 @@ pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
-/// Reads DSpark's records of verify steps from `bytes`, the content of a file. `path` is the file's name in errors.
+/// Reads the records of SGLang's scheduler DSpark from `bytes`, the content of a file. Returns one entry for each
+/// data-parallel rank that has records. `path` is the file's name in errors.
 ///
 /// # Errors
 /// The content has another format, the server recorded nothing, or numbers contradict each other.

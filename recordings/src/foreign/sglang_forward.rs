@@ -1,15 +1,15 @@
-//! Reads SGLang's forward-pass metrics: what each step of a scheduler held and its GPU time.
-//! `--enable-forward-pass-metrics` makes SGLang send the metrics over ZMQ PUB; SGLang does not store them. The file
-//! holds what a subscriber stored: either the msgpack payloads, one directly after the other, or JSON objects with
-//! the same fields, one per line.
+//! Reads SGLang's forward-pass metrics: how many requests and tokens each step of a scheduler ran, and the GPU time of
+//! the step. `--enable-forward-pass-metrics` makes SGLang send the metrics over ZMQ PUB; SGLang does not store them.
+//! The file holds what a subscriber stored: either the msgpack payloads, one directly after the other, or JSON objects
+//! with the same fields, one per line.
 //!
 //! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
 //! `observability/forward_pass_metrics.py` (schema version 1) and `managers/scheduler_components/metrics_reporter.py`
-//! (what is counted). SGLang's comments say that the msgpack has no field names, but its encoder writes maps with
-//! field names. This reader accepts both forms.
+//! (what is counted). SGLang's comments say that the msgpack has no field names, but its encoder writes maps with field
+//! names. This reader accepts both forms.
 //!
-//! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not
-//! be in the file.
+//! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not be
+//! in the file.
 
 use super::number::Amount;
 use super::{file, json};

@@ -37,8 +37,8 @@ pub struct RequestRecord {
     pub dp_rank: Option<u32>,
     /// Seconds from the request's arrival to its end.
     pub e2e_latency_s: f64,
-    /// Seconds from the request's arrival to its first token. `None` without `--enable-metrics`; this is also so for
-    /// the times in the following fields.
+    /// Seconds from the request's arrival to its first token. Without `--enable-metrics`, this time and the times in
+    /// the following fields are `None`.
     pub first_token_latency_s: Option<f64>,
     /// Seconds that the request waited to be scheduled.
     pub queue_s: Option<f64>,
@@ -63,17 +63,18 @@ pub struct RequestSpeculation {
     /// `[j]`: number of the request's verify steps in which j draft tokens were accepted. The sum over all j is
     /// `verify_steps`.
     pub correct_drafts_histogram: Vec<u64>,
-    /// Number of draft tokens proposed for the request (`spec_num_proposed_drafts`). SGLang computes it as steps ×
-    /// *configured* width, which is wrong if the width adapts. `None` if the configured width is 0.
+    /// Number of draft tokens proposed for the request (`spec_num_proposed_drafts`). SGLang computes it as verify steps
+    /// × *configured* draft length, which is wrong if the draft length adapts. `None` if the configured draft length is
+    /// 0.
     pub proposed_drafts: Option<u64>,
-    /// For DSpark: mean over the request's steps of the verify length in tokens (`spec_cap_length`). The verify
-    /// length includes the token before the draft tokens.
+    /// With SGLang's scheduler DSpark: mean over the request's steps of the verify length in tokens
+    /// (`spec_cap_length`). The verify length includes the token before the draft tokens.
     pub cap_length: Option<f64>,
-    /// For DSpark: `[v]` is the number of the request's steps in which v tokens were verified
-    /// (`spec_cap_lens_histogram`). Empty for other drafters.
+    /// With SGLang's scheduler DSpark: `[v]` is the number of the request's steps in which v tokens were verified
+    /// (`spec_cap_lens_histogram`). Empty without DSpark.
     pub cap_lens_histogram: Vec<u64>,
-    /// For DSpark: mean tokens that the request would have gained per step if no draft token had been cut off
-    /// (`spec_block_accept_length`).
+    /// With SGLang's scheduler DSpark: mean tokens that the request would have gained per step if DSpark had cut off
+    /// none of its draft tokens (`spec_block_accept_length`).
     pub block_accept_length: Option<f64>,
 }
 
@@ -147,9 +148,9 @@ fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, 
     })
 }
 
-/// Reads the counts of a request's draft tokens. It is an error if the counts contradict each other. Returns `None`
-/// if the histogram and the step count are missing: SGLang omits both if no step verified a draft token, because it
-/// updates step count, sum and histogram together.
+/// Reads the counts of a request's draft tokens. It is an error if the counts contradict each other. Returns `None` if
+/// the histogram and the step count are missing: SGLang omits both if no step verified a draft token, because it
+/// updates the step count, the number of accepted draft tokens and the histogram together.
 fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String> {
     let Some(histogram) = raw.spec_correct_drafts_histogram.take() else {
         return match raw.spec_verify_ct {

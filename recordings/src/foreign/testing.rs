@@ -1,4 +1,4 @@
-//! Helpers for the tests of the readers of other tools' files.
+//! Helpers for the tests of the readers of vLLM and SGLang files.
 
 use crate::unread::Unread;
 use std::io::Write;

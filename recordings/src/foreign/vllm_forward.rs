@@ -77,14 +77,14 @@ impl ForwardShape {
 /// A batch that `vllm bench forward` timed, with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardCase {
-    /// The batch, with the lengths that ran.
+    /// The batch that was timed, with the lengths of its requests that vLLM ran.
     pub shape: ForwardShape,
     /// Median seconds of a pass over the batch. If several ranks (GPUs) run the pass, this is the median of the
     /// slowest rank's time.
     pub median_s: f64,
-    /// How far a rank's time samples lie apart, as a share: vLLM's `sample_spread_pct` / 100. For it, vLLM divides the
-    /// spread of the samples' medians by the rank's median. If several ranks ran the pass, this is the largest value.
-    /// vLLM warns above 0.005.
+    /// How far a rank's time samples lie apart, as a share: vLLM's `sample_spread_pct` / 100. vLLM computes it as the
+    /// spread of the samples' medians, divided by the rank's median time. If several ranks ran the pass, this is the
+    /// largest value of a rank. vLLM warns above 0.005.
     pub spread: f64,
     /// Number of tokens scheduled in the pass. These are the tokens of the requests' queries. On models with bounded
     /// replay, which compute a part of a prefix-cache hit again, these tokens of the hit count too.
@@ -152,7 +152,8 @@ fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unr
     if raw.median_us.0 == 0.0 {
         return Err(bad(&shape.name, "median_us is 0"));
     }
-    // vLLM copies the first rank's median time into the case.
+    // vLLM writes the first rank's median time into the case's `median_us` too. If the two values differ, the file is
+    // damaged.
     if first.latency_us.median != raw.median_us {
         return Err(bad(&shape.name, "median_us is not that of the first rank"));
     }

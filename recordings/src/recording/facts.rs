@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Head {
     /// Version of Foretoken that made the recording.
     pub foretoken: String,
-    /// The label of the policy that the server runs, according to the experiment.
+    /// The label, such as `fixed-3`, of the policy that the server runs, according to the experiment.
     pub policy: String,
     /// Seed of the workload's random draws, from the experiment's `seeds`.
     pub seed: u64,
@@ -113,7 +113,7 @@ pub enum Event {
         /// The text of the log's lines.
         lines: Vec<String>,
     },
-    /// A note of the recorder for the reader of the results.
+    /// A note that `foretoken observe` made for the user, for example that the server's metrics could not be read.
     Note {
         /// When the note was made, counted from the run's start.
         at: Time,

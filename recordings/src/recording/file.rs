@@ -1,6 +1,6 @@
 //! Recordings as files. A file consists of frames with checksums (`foretoken_intact::frames`), whose contents are
-//! encoded with postcard. The first frame is the head. The recorder appends once a second, so a killed process loses
-//! at most its last second.
+//! encoded with postcard. The first frame is the head: server, policy, settings and planned requests. The recorder
+//! appends once a second, so a killed process loses at most its last second.
 
 use super::facts::{Event, Head, Recording};
 use crate::Unread;
@@ -86,12 +86,12 @@ impl RecordingWriter {
 const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
-/// Reads a recording. If the file was cut, it is read up to the last whole frame (a part of the file with a
-/// checksum).
+/// Reads a recording. If the file was cut, it is read up to the last whole frame (a part of the file with a checksum).
 ///
 /// # Errors
-/// The file cannot be read, is not a recording, has another version, ends within the first frame, is damaged, or has
-/// events that no run records.
+/// The file cannot be read, is not a recording, has another version, ends within the first frame, or is damaged. It is
+/// also an error if an event is about an unknown request, if a request's events go back in time, or if a frame follows
+/// the end of the run.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
     parse_recording(path, BufReader::with_capacity(1 << 18, file))

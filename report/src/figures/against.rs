@@ -1,5 +1,5 @@
-//! Draws one number of the results over a swept setting: one line per policy, one panel per combination of the other
-//! swept settings.
+//! Draws one number of each run, such as the speedup, over a swept setting: one line per policy, one panel per
+//! combination of the other swept settings.
 
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas, Ink, Point};
@@ -28,7 +28,8 @@ pub struct Quantity {
     pub less_is_better: bool,
     /// A value of the number, such as a speedup of 1, that the figure marks with a line; `None` for no line.
     pub reference: Option<f64>,
-    /// The least and the greatest possible value; `None` if every value is possible.
+    /// The least and the greatest possible value of the number, such as 0 and 100 for a share in %. `None` if every
+    /// value is possible.
     pub ends: Option<(f64, f64)>,
     /// Returns a note on the runs of a panel. The panel's title shows the note after the swept values. An empty text
     /// stands for no note.
@@ -41,7 +42,7 @@ pub struct Quantity {
 pub struct Mark {
     /// Returns true for a run whose number gets the sign.
     pub on: fn(&Cell) -> bool,
-    /// The sign, such as `!`.
+    /// The sign that is written beside the numbers, such as `!`.
     pub sign: &'static str,
     /// The sign's explanation, for the source line (the line below a figure that says where its numbers come from).
     pub says: &'static str,
@@ -78,9 +79,10 @@ impl Quantity {
     /// If the number has `ends` (a least and a greatest possible value), the axis covers all possible values. If the
     /// means and `reference` span less than 40 % of the possible values, the axis covers only values near the means.
     ///
-    /// If the number has no `ends`, the axis covers the means and their intervals. It extends beyond the means by at
-    /// most half of their spread, or by 2 % of the greatest mean if that is more. Longer intervals are cut at the axis'
-    /// end, because a wide interval over two seeds would squeeze all means into one spot.
+    /// If the number has no `ends`, the axis covers the means and their intervals. Let d be the greatest mean minus the
+    /// least mean. The axis extends beyond these two means by at most d / 2, or by 2 % of the greatest mean if that is
+    /// more. Longer intervals are cut at the axis' end, because a wide interval over two seeds would squeeze all means
+    /// into one spot.
     pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));

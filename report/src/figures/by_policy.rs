@@ -1,5 +1,5 @@
-//! Draws one number of the results for every policy: a dot for the mean over seeds and a whisker for its interval. One
-//! row per policy, the best policy on top; one panel per combination of swept values.
+//! Draws one number of each run, such as the speedup, for every policy: a dot for the mean over seeds and a whisker for
+//! its interval. One row per policy, the best policy on top; one panel per combination of swept values.
 
 use super::against::Quantity;
 use super::axis::Axis;

@@ -1,4 +1,4 @@
-//! Lines, markers and text on a plotters surface, in px. The surface writes light SVG.
+//! Lines, markers and text on a plotters surface, in px. The surface writes SVG with few elements and few bytes.
 
 use super::light_svg::{LightSvg, escape};
 use super::path::{is_one_spot, simplified, tenths};

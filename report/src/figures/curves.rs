@@ -26,7 +26,8 @@ pub struct Counts {
     pub of: f64,
 }
 
-/// A kind of curve, such as draft length by batch size: its names, how to count its points, and its axes.
+/// A kind of curve, such as draft length by batch size: its names, how its points are computed from a run, and its
+/// axes.
 pub struct Curves {
     /// The curve's name in a figure's title.
     pub title: &'static str,
@@ -59,7 +60,8 @@ pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let filled = by_size.into_iter().filter(|(_, sums)| sums.0 as f64 >= FEWEST);
     let counts = |(key, (steps, request_steps, drafted)): (u32, (u64, u64, u64))| {
         let of = request_steps as f64;
-        // A bucket of batch sizes is drawn at its mean batch size, request-steps / steps.
+        // A bucket of batch sizes is drawn at its mean batch size: its request-steps (one request in one step) divided
+        // by its steps.
         Counts { key, x: of / steps as f64 * of, y: drafted as f64, of }
     };
     filled.map(counts).collect()
@@ -92,7 +94,8 @@ pub fn calibration(cell: &Cell) -> Vec<Counts> {
 /// A policy's line: (x, mean y with its interval over seeds), sorted by x.
 type Line<'v> = (Ink<'v>, Vec<(f64, Interval)>);
 
-/// Draws one kind of curve, such as draft length by batch size, one line per policy; `None` if no run has any counts.
+/// Draws one kind of curve, such as draft length by batch size, one line per policy; `None` if no policy's curve has a
+/// point.
 pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     let panels: Vec<Vec<Line>> = view
         .combinations

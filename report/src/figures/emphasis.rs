@@ -1,6 +1,6 @@
-//! Decides which policies a figure shows in colour: the policies that a page may advise, the fastest policies, policies
-//! as good as the fastest, plain decoding and the bound (an oracle that no server can run). Other policies are grey
-//! until the reader points at them.
+//! Decides which policies a figure shows in colour: the policies that a page may advise the reader to run, the fastest
+//! policies, policies as good as the fastest, plain decoding and the bound (an oracle that no server can run). Other
+//! policies are grey until the reader points at them.
 
 use super::view::View;
 use crate::rank::{CLOSE, Ranking, rank};
@@ -11,11 +11,11 @@ const ALL: usize = 6;
 /// The most policies in colour, not counting plain decoding and the bound (an oracle that no server can run).
 const MOST: usize = 5;
 
-/// The one or two policies that a page may advise. A policy's distance is the share by which it is slower than the
-/// fastest policy at one combination of swept values. The first advised policy has the smallest worst distance over all
-/// combinations. The second has the smallest worst distance over the first n combinations, for the largest n at which
-/// this distance is at most [`CLOSE`]. n is at least 2 and does not cover all combinations. If there is no such n,
-/// there is no second policy.
+/// The one or two policies that a page may advise the reader to run. A policy's distance is the share by which it is
+/// slower than the fastest policy at one combination of swept values. The first advised policy has the smallest worst
+/// distance over all combinations. The second has the smallest worst distance over the first n combinations, for the
+/// largest n at which this distance is at most [`CLOSE`]. n is at least 2 and does not cover all combinations. If there
+/// is no such n, there is no second policy.
 fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
     let worst = |name: &str, n: usize| {
         let each: Option<Vec<f64>> = rankings[..n].iter().map(|r| r.behind(name)).collect();

@@ -1,5 +1,5 @@
-//! Which figures of fleets a report has: the number of replicas over time if a rule changes it during a run, and the
-//! requests on each replica of a few runs.
+//! Which figures of fleets a report has: the number of replicas over time if an autoscaling rule changes this number
+//! during a run, and the requests on each replica of a few runs.
 
 use super::replica_counts::replica_counts_figure;
 use super::replicas::{ReplicaWords, replicas_figure};

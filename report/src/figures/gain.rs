@@ -1,4 +1,5 @@
-//! Draws the gain of drafting and of plain decoding over a server's present setting, by load.
+//! Draws, by request rate, by how much shorter the mean end-to-end latency is with drafting, and with plain decoding,
+//! than with the draft setting with which a server runs now.
 
 use super::axis::Axis;
 use super::page::Page;
@@ -7,10 +8,11 @@ use super::style::{GREY, RULE};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// The gain of a draft setting over the server's present setting, at one load.
+/// By how much shorter the mean end-to-end latency is with another draft setting than with the server's present draft
+/// setting, at one request rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainAt {
-    /// The load, requests a second.
+    /// The request rate at which the latencies are compared, requests a second.
     pub rate: f64,
     /// The gain in mean end-to-end latency, as a share. Above 0, requests are faster than with the present setting.
     pub gain: f64,

@@ -1,4 +1,4 @@
-//! A plotters backend that writes light SVG. Its unit is a tenth of a px.
+//! A plotters backend that writes SVG with few elements and few bytes. Its unit is a tenth of a px.
 //!
 //! plotters' own SVG backend writes an element for each line, marker and text. Here consecutive elements of the same
 //! style share one SVG element: lines and markers share a path, texts share a group. All elements of a policy are in a

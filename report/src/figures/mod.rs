@@ -98,7 +98,7 @@ pub enum Kind {
     Fit,
     /// Live or observed runs together with their simulation.
     Validation,
-    /// Gain of drafting over a server's present setting, by load.
+    /// Gain in mean end-to-end latency of drafting over a server's present draft setting, by request rate.
     Gain,
     /// The highest request rate that policies carry within their SLO bounds; or the latency of a fleet against its
     /// price.

@@ -226,7 +226,7 @@ fn source_lines(source: &str, room: f64) -> Vec<String> {
     lines.iter().map(|line| fit(line, TEXT - 1.0, room)).collect()
 }
 
-/// The SVG of a figure for the column of a paper, with its size in inches.
+/// The SVG of a figure for the column of a paper. The SVG states its width and height in inches.
 fn in_inches(svg: &str, (width, height): Point) -> String {
     let (wide, high) = (width.ceil(), height.ceil());
     let px = format!("<svg width=\"{wide}\" height=\"{high}\"");

@@ -51,8 +51,8 @@ const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, 
 /// Relative errors of predicted pass times larger than this, in %, are drawn at the panel's edge.
 const EDGE: f64 = 50.0;
 
-/// Draws `predicted.svg` and `residuals.svg`. Draws nothing if no pass has both a measured and a predicted time above
-/// 0.
+/// Draws `predicted.svg` (predicted against measured pass times) and `residuals.svg` (relative errors of the predicted
+/// times). Draws nothing if no pass has both a measured and a predicted time above 0.
 pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
     let passes = || profile.fits.iter().flat_map(|fit| &fit.passes);
     let shown = |p: &&ProfiledPass| p.measured_s > 0.0 && p.predicted_s > 0.0;

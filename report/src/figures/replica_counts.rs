@@ -1,4 +1,4 @@
-//! Draws the number of replicas over time in a fleet that a rule scales: one panel per policy.
+//! Draws the number of replicas over time in a fleet that an autoscaling rule grows and shrinks: one panel per policy.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
@@ -12,7 +12,8 @@ use foretoken_sim::metrics::Scaled;
 /// [`Scaled::over_time`], label, colour).
 const PHASES: [(usize, &str, Rgb); 3] = [(1, "serve", SHADES[2].0), (0, "boot", BOOTING.0), (2, "drain", DRAINING.0)];
 
-/// Draws the number of replicas over time, for the first run of each policy; `None` if no rule scaled the fleets.
+/// Draws the number of replicas over time, one panel for each run in `runs`; `None` if `runs` is empty. Each run is
+/// given as (label of its policy, how its fleet grew and shrank).
 pub fn replica_counts_figure(runs: &[(&str, &Scaled)], title: String, source: &str) -> Option<String> {
     let end = runs.iter().map(|(_, scaled)| scaled.end.as_s()).reduce(f64::max)?;
     let per = if end > 3.0 * 3600.0 { 3600.0 } else { 1.0 };

@@ -191,7 +191,8 @@ fn rows(entry: &FleetEntry, fleet: &FleetCell, shown: &[Quantity]) -> Vec<Row> {
     all.map(row).collect()
 }
 
-/// The rows of a fleet that a rule scales. Each row is a place for one replica at a time.
+/// The rows of the figure for a fleet that an autoscaling rule grows and shrinks. Each row is a place for one replica
+/// at a time.
 fn places(lives: &[ReplicaLife], end: Time, fleet: &FleetCell, shown: &[Quantity]) -> Vec<Row> {
     let mut rows: Vec<(f64, Row)> = Vec::new();
     for (life, flow) in lives.iter().zip(&fleet.flows) {

@@ -15,7 +15,7 @@ pub const SHADES: [Shade; 5] = [
     ((0x1f, 0x6f, 0xb0), (0x66, 0xa9, 0xdb)),
     ((0x08, 0x30, 0x6b), (0xcb, 0xe5, 0xf8)),
 ];
-/// The colour of an area whose height shows the amount.
+/// The colour of an area that shows an amount (such as running requests) by its height, not by its colour.
 pub const AREA: Rgb = SHADES[2].0;
 /// The colour of replicas that boot.
 pub const BOOTING: Shade = ((0xd1, 0xa2, 0x4c), (0xa8, 0x7c, 0x2c));

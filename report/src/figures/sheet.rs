@@ -3,7 +3,7 @@
 use super::style::{Rgb, TEXT, WIDTH};
 use crate::{Dash, Look, Marker};
 
-/// The medium of a figure.
+/// The medium of a figure: a page on a screen, or a column of a paper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sheet {
     /// A page on a screen: the figure has its title, and its source line (which says where the numbers come from).
@@ -40,13 +40,13 @@ pub const MOST_NAMES: usize = 15;
 /// An entry of a legend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
-    /// The text of the entry.
+    /// The text of the legend entry.
     pub label: String,
-    /// The look of the line and the marker before the text.
+    /// Colour, dash and marker of the line that is drawn before the text of the legend entry.
     pub look: Look,
-    /// The policy's own colour, if the entry is a policy; `None` for other entries.
+    /// The policy's own colour, if the legend entry names a policy; `None` for other entries.
     pub own: Option<Rgb>,
-    /// Does the entry explain the colour of an area, not a line?
+    /// Does the legend entry explain the colour of an area, not of a line?
     pub area: bool,
 }
 

@@ -55,8 +55,8 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
     if loads.len() < 2 {
         return None;
     }
-    // In overload the time per token depends on the length of the run, so the time axis ends at a multiple of the TPOT
-    // bound.
+    // In overload the time per output token depends on the length of the run, so the horizontal axis (time per output
+    // token) ends at a multiple of the TPOT bound.
     let shown = bounds.iter().flatten().copied().reduce(f64::max).map_or(most, |bound| most.min(FAR * bound));
     let highest = points().filter(|p| p.1 <= shown).map(|p| p.2).reduce(f64::max)?;
     let swept = &view.combinations[0][at];
@@ -88,7 +88,8 @@ fn draw_load(view: &View, at: usize) -> Option<String> {
     }))
 }
 
-/// The time axis of throughput against time per token ends at this multiple of the TPOT bound.
+/// In figures of throughput against time per output token, the axis of time per output token ends at this multiple of
+/// the TPOT bound.
 const FAR: f64 = 3.0;
 
 fn others(sweep: &[Swept], at: usize) -> Vec<&Swept> {

@@ -50,7 +50,7 @@ impl RunKind {
     }
 }
 
-/// The data of one panel: one policy at one load.
+/// The data of one panel: the live runs of one policy at one load, and their simulations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValidatedRun {
     /// The panel's title: the policy and the load of its runs.

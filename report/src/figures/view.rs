@@ -26,7 +26,8 @@ impl From<Interval> for Mean {
     }
 }
 
-/// The kind of a number. The kind decides how the interval over seeds is computed.
+/// Whether a number that figures compare is an amount, a ratio or a change. This decides how its interval over seeds is
+/// computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// A plain amount, such as a latency: the interval over seeds is symmetric around the mean.

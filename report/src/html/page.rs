@@ -21,7 +21,7 @@ pub struct Page {
     pub lead: Vec<Part>,
     /// The sections, in order. A page with more than one section gets a table of contents.
     pub sections: Vec<Section>,
-    /// The foot: the program and its version.
+    /// The text at the foot of the page: the program and its version.
     pub foot: String,
     /// JavaScript of this page, run after its content is loaded; empty for none.
     pub script: String,
@@ -66,18 +66,18 @@ pub enum Part {
     Missing(String),
     /// A table that the reader can sort.
     Table(Table),
-    /// A list of names and their values.
+    /// A list of facts, each with a name and a value.
     Facts(Vec<(String, String)>),
     /// Text that is shown as it is, folded away under a title.
     Folded {
-        /// The title, which stays visible.
+        /// The title, which stays visible while the text is folded away.
         title: String,
         /// The text that is folded away.
         text: String,
     },
     /// More elements of the page, such as texts and tables, folded away under a title.
     More {
-        /// The title, which stays visible.
+        /// The title, which stays visible while the elements are folded away.
         title: String,
         /// The elements of the page that are folded away.
         parts: Vec<Part>,

@@ -137,7 +137,8 @@ impl Compared {
         }
     }
 
-    /// Sets `change` (in mean E2E) of every run that also exists in the other results.
+    /// Sets `change`, the relative change in mean E2E from the other results, of every run that also exists in these
+    /// results.
     pub fn set_changes(&self, cells: &mut [Cell]) {
         for cell in cells {
             let other = self.pairs.iter().find(|p| p.key == *cell.key()).map(|p| &p.other);

@@ -29,7 +29,8 @@ pub struct Explorer {
 /// All data that the page shows in addition to the numbers of the runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
-    /// Names and values of facts on the run: version, digest, inputs.
+    /// Names and values of facts on the run: the version of Foretoken, a digest of the experiment, and digests of its
+    /// input files.
     pub facts: Vec<(String, String)>,
     /// For which models, hardware, load and bounds the results hold, in one line.
     pub scope: String,
@@ -44,7 +45,7 @@ pub struct RunFacts {
     /// The section with the claims of a paper that the experiment checks, and their results; `None` if it checks no
     /// claims.
     pub claims: Option<Section>,
-    /// Other results to compare with; `None` for no comparison.
+    /// Other results, such as an earlier run's, with which the page compares this run; `None` for no comparison.
     pub compared: Option<Compared>,
     /// The break-even explorer (an interactive page) in the page's folder; `None` if there is none.
     pub explorer: Option<Explorer>,

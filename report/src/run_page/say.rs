@@ -1,4 +1,4 @@
-//! Numbers, intervals and sources as text.
+//! Numbers, intervals over seeds, and the source of a report's numbers, as text.
 
 use crate::Source;
 use crate::figures::view::Mean;

@@ -10,9 +10,9 @@ use std::path::Path;
 /// Writes `calibration.parquet`.
 ///
 /// Columns after the key columns (policy, swept settings, seed): `bin` (index of the bin of confidence; bins have equal
-/// width and start at 0), `drafts` (number of draft tokens with a known result), `right` (number of accepted draft
-/// tokens), `confidence_sum` (sum of the confidences of all draft tokens in `drafts`). A run whose policy never looks
-/// at confidences has no rows.
+/// width and start at 0), `drafts` (number of draft tokens for which verification showed whether they are right),
+/// `right` (number of accepted draft tokens), `confidence_sum` (sum of the confidences of all draft tokens in
+/// `drafts`). A run whose policy never looks at confidences has no rows.
 ///
 /// # Errors
 /// When the file cannot be written, or the runs do not all sweep the same settings.

@@ -11,7 +11,8 @@ use std::path::Path;
 pub struct CapacityRow {
     /// Policy, swept values and seed of the capacity search.
     pub key: Key,
-    /// The outcome of the search: "rate", "no rate" or "every rate tried".
+    /// The outcome of the search: "rate" (a capacity was found), "no rate" (the server carried none of the tried rates)
+    /// or "every rate tried" (it carried all of them).
     pub verdict: String,
     /// The capacity, requests per second. `None` if the server carried none of the tried rates, or all of them. A
     /// server carries a rate if enough requests keep their SLO bounds and the queue does not grow.
@@ -24,8 +25,8 @@ pub struct CapacityRow {
     /// Output tokens per second and GPU at the capacity, the highest rate within the SLO bounds; `None` without a
     /// capacity.
     pub tok_s_gpu: Option<f64>,
-    /// Number of rates above the capacity (the rate that the search gives as its result) that the server carried (SLO
-    /// bounds kept, queue steady) although it did not carry a lower rate.
+    /// Number of carried rates above the lowest rate that the server did not carry. A rate is carried if enough
+    /// requests keep their SLO bounds and the queue does not grow.
     pub exceptions: u32,
     /// The SLO bounds TTFT, TPOT and E2E, seconds; `None` for a bound that is not set.
     pub slo: [Option<f64>; 3],

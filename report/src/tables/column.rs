@@ -86,7 +86,7 @@ impl Column {
         field.with_repetition(Repetition::OPTIONAL).with_logical_type(logical).build().map(Arc::new)
     }
 
-    /// A column of this name and type without rows.
+    /// A column with the name and type of this column, but without rows.
     pub(super) fn without_rows(&self) -> Column {
         let values = match &self.values {
             Values::Flag(_) => Values::Flag(Vec::new()),

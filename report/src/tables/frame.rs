@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// A table of a results folder, open for reading. Each method reads its columns from the file anew.
 pub(super) struct Frame {
     file: SerializedFileReader<File>,
-    /// The range of rows that the methods read.
+    /// The range of rows that the methods of this type read.
     rows: Range<usize>,
     path: PathBuf,
 }
@@ -45,7 +45,7 @@ impl Frame {
         self.names().any(|column| column == name)
     }
 
-    /// Number of rows that the methods read.
+    /// Number of rows that the methods of this type read.
     pub(super) fn height(&self) -> usize {
         self.rows.len()
     }

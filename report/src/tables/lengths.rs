@@ -11,8 +11,8 @@ use std::path::Path;
 ///
 /// Columns after the key columns (policy, swept settings, seed): `batch_size`, `batch_size_to` (least and greatest
 /// decode batch size of the bucket), `draft_len` (mean draft length of a step, rounded), `prefilling` (did the steps
-/// compute prompts?), and sums over the row's steps: `steps`, `request_steps`, `busy_ps` (time inside the steps),
-/// `drafted`, `accepted`, `emitted` (tokens).
+/// compute prompts?), and sums over the row's steps: `steps`, `request_steps` (decode requests, summed over the steps),
+/// `busy_ps` (time inside the steps), `drafted`, `accepted`, `emitted` (tokens).
 ///
 /// # Errors
 /// When the file cannot be written, or the runs do not all sweep the same settings.

@@ -133,7 +133,7 @@ fn columns(r: &RequestRecords, before: usize, rows: Range<usize>, fleet: (FleetC
     all
 }
 
-/// The columns about the replicas of requests.
+/// The columns that name the replicas of each request, and the columns on the transfer of its KV between replicas.
 fn of_fleet(rows: Range<usize>, (columns, replicas): (FleetColumns, &Replicas)) -> Vec<Column> {
     let index = |replica: u16| Some(u32::from(replica)).filter(|_| replica != u16::MAX);
     let routed = |i: usize| replicas.routed.get(i).copied().and_then(index);

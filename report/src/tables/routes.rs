@@ -57,7 +57,7 @@ pub fn read_step_replicas(folder: &Path, key: &Key) -> Result<Option<Vec<u32>>, 
     if table.has("replica") { table.small("replica").map(Some) } else { Ok(None) }
 }
 
-/// How the fleet of a run grew and shrank; `None` if no rule scaled it.
+/// How the fleet of a run grew and shrank; `None` for a run without an autoscaling rule.
 ///
 /// # Errors
 /// When a table cannot be read.

@@ -8,7 +8,7 @@ use foretoken_sim::Time;
 use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
 use std::path::Path;
 
-/// A run whose fleet a rule scaled: its key, and how its fleet grew and shrank.
+/// A run with an autoscaling rule: the run's key, and how the run's fleet grew and shrank.
 pub type ScaledRow<'a> = (&'a Key, &'a Scaled);
 
 /// Writes `lives.parquet`: a row for each replica of a run.
@@ -78,7 +78,8 @@ pub fn write_replica_counts<'a>(
 /// Writes `decisions.parquet`: a row for each decision that changed the number of replicas of a run.
 ///
 /// Columns after the key columns (policy, swept settings, seed): `t_s` (time of the decision), `serving`, `booting`
-/// (numbers of replicas before the decision), `wished` (number of replicas that shall serve or boot), `reason` (text).
+/// (numbers of replicas before the decision), `wished` (number of replicas, serving or booting, that the scaling rule
+/// wants), `reason` (text).
 ///
 /// # Errors
 /// When the file cannot be written, or the runs do not all sweep the same settings.

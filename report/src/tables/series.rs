@@ -10,8 +10,8 @@ use std::path::Path;
 ///
 /// Columns after the key columns (policy, swept settings, seed): `start_s`, `width_s` (start and width of the bin),
 /// `busy_ps` (time inside steps, ps), `batch_size` (mean decode batch size over `busy_ps`; null if no step ran), and
-/// the sums `request_steps`, `drafted`, `accepted`, `emitted` (tokens) over the steps that ended in the bin. Empty bins
-/// are left out, except a run's last bin.
+/// sums over the steps that ended in the bin: `request_steps` (decode requests, summed over the steps), `drafted`,
+/// `accepted`, `emitted` (tokens). Empty bins are left out, except a run's last bin.
 ///
 /// # Errors
 /// When the file cannot be written, or the runs do not all sweep the same settings.

@@ -1,5 +1,5 @@
-//! Fills in the policies of an arena scenario that names no policies: the reference oracles, every fixed draft length,
-//! and every other policy that a server can run.
+//! Fills in the policies of an arena scenario that names no policies: the oracles that may be the reference (policies
+//! that know which draft tokens are right), every fixed draft length, and every other policy that a server can run.
 
 use foretoken_policies::PolicySpec;
 use foretoken_sim::EngineConfig;

@@ -1,7 +1,7 @@
-//! Ranks policies by their score: the mean over scenarios of the loss, which is capped in each scenario. Each rank has
-//! a bootstrap interval. For it, scenarios are drawn with replacement, and then seeds within each drawn scenario. All
-//! policies get the same drawn seeds, because runs are paired by seed. The interval holds the middle 95 % of the drawn
-//! ranks.
+//! Ranks policies by their score: the mean over scenarios of the loss ln(E2E / E2E of the scenario's best oracle). A
+//! loss above [`CAP`] counts as [`CAP`]. Each rank has a bootstrap interval. For it, scenarios are drawn with
+//! replacement, and then seeds within each drawn scenario. All policies get the same drawn seeds, because runs are
+//! paired by seed. The interval holds the middle 95 % of the drawn ranks.
 
 use foretoken_sim::luck::mix;
 use serde::Serialize;

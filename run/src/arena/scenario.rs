@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// each policy and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// The set to which the scenario belongs. Policies may be tuned on `tuning` scenarios only; `seen` scenarios judged
-    /// an earlier version of a policy; held-out scenarios judge tuned policies.
+    /// The set to which the scenario belongs. Policies may be tuned on `tuning` scenarios only; `seen` scenarios were
+    /// used to judge an earlier version of a policy; held-out scenarios are used to judge tuned policies.
     pub set: ArenaSet,
     /// A few words on how the scenario's experiment differs from the other scenarios'.
     pub about: String,
@@ -23,7 +23,8 @@ pub struct Scenario {
     pub seeds: Vec<u64>,
     /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
-    /// The policies that ran in the scenario, with their runs, in the order of the plan's policies.
+    /// The policies that ran in the scenario, with their runs, in the order in which the experiment's plan lists the
+    /// policies.
     pub entrants: Vec<Ran>,
 }
 
@@ -32,8 +33,9 @@ pub struct Scenario {
 pub struct Ran {
     /// The policy's label: its name, and the settings that differ from their defaults.
     pub policy: String,
-    /// The policy's role in the arena's ranking: an oracle with which others are compared, another policy that sees the
-    /// hidden truth, a fixed draft length, or a contender, which chooses draft lengths as a server could.
+    /// The policy's role in the arena's ranking: an oracle with which others are compared, another policy that knows
+    /// which draft tokens are right, a fixed draft length, or a contender, which chooses draft lengths as a server
+    /// could.
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
@@ -139,11 +141,12 @@ impl Numbers {
     }
 }
 
-/// Checks the `[arena]` table of a plan (the settings of a scenario of the arena); does nothing without the table.
+/// Checks an experiment that has an `[arena]` table, which makes it a scenario of the arena. Does nothing without this
+/// table.
 ///
 /// # Errors
-/// The scenario sweeps a setting, its TPOT bound is scaled from an autoregressive run, or none of the experiment's
-/// policies may be the reference (the oracle with which others are compared).
+/// The scenario sweeps a setting, its TPOT bound is a multiple of the TPOT of an autoregressive run, or none of the
+/// experiment's policies may be the reference (the oracle with which others are compared).
 pub fn check(plan: &Plan) -> Result<()> {
     let first = &plan.variants[0];
     if first.experiment.arena.is_none() {

@@ -24,7 +24,7 @@ pub struct Standings {
     /// Scenarios (experiments of the arena) that could not run on this machine, as (name, reason).
     pub skipped: Vec<(String, String)>,
     /// One row per policy. First the policies with a rank, by rank. Then the policies without a rank, by score:
-    /// policies that see the hidden truth, and policies that did not run in all scenarios.
+    /// policies that know which draft tokens are right, and policies that did not run in all scenarios.
     pub rows: Vec<Standing>,
 }
 
@@ -34,8 +34,8 @@ pub struct Standings {
 pub struct Column {
     /// The name of the experiment that is this scenario of the arena.
     pub name: String,
-    /// The set to which the scenario belongs. Policies may be tuned on `tuning` scenarios only; `seen` scenarios judged
-    /// an earlier version of a policy; held-out scenarios judge tuned policies.
+    /// The set to which the scenario belongs. Policies may be tuned on `tuning` scenarios only; `seen` scenarios were
+    /// used to judge an earlier version of a policy; held-out scenarios are used to judge tuned policies.
     pub set: ArenaSet,
     /// A few words on how the scenario's experiment differs from the other scenarios'.
     pub about: String,
@@ -43,11 +43,11 @@ pub struct Column {
     pub seeds: usize,
     /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
-    /// Label of the oracle to which the E2E of policies that draft chains is compared: the oracle of chains with the
-    /// least mean E2E in the scenario.
+    /// Label of the oracle (a policy that knows which draft tokens are right) to which the E2E of policies that draft
+    /// chains is compared: the oracle of chains with the least mean E2E in the scenario.
     pub reference: String,
-    /// The oracle to which the E2E of policies that draft trees is compared; absent if no oracle of trees ran in the
-    /// scenario.
+    /// The oracle (a policy that knows which draft tokens are right) to which the E2E of policies that draft trees is
+    /// compared; absent if no oracle of trees ran in the scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree_reference: Option<TreeReference>,
     /// Is the scenario's best oracle overloaded in most seeds (its queue grew as long as requests arrived)? If so,
@@ -75,8 +75,9 @@ pub struct TreeReference {
 pub struct Standing {
     /// The policy's label: its name, and the settings that differ from their defaults.
     pub policy: String,
-    /// The policy's role in the arena's ranking: an oracle with which others are compared, another policy that sees the
-    /// hidden truth, a fixed draft length, or a contender, which chooses draft lengths as a server could.
+    /// The policy's role in the arena's ranking: an oracle with which others are compared, another policy that knows
+    /// which draft tokens are right, a fixed draft length, or a contender, which chooses draft lengths as a server
+    /// could.
     pub part: Part,
     /// Does the policy draft trees? False for chains.
     pub trees: bool,
@@ -113,7 +114,7 @@ pub struct Standing {
     /// one of these scenarios has no bound.
     pub slo: Option<f64>,
     /// The policy's losses and its mean latencies and rates in each scenario, in the order of [`Standings::scenarios`];
-    /// `None` if the policy did not run there.
+    /// `None` for a scenario in which the policy did not run.
     pub fields: Vec<Option<Field>>,
 }
 
@@ -210,7 +211,8 @@ impl Scenario {
         2 * runs.iter().filter(|n| n.behind).count() > runs.len()
     }
 
-    /// The oracle of trees with the least mean E2E in the scenario; `None` if no oracle of trees ran.
+    /// The oracle of trees (a policy that knows which draft tokens are right) with the least mean E2E in the scenario;
+    /// `None` if no oracle of trees ran.
     fn tree_reference(&self) -> Option<TreeReference> {
         let best = Some(self.reference(true)).filter(|r| r.trees)?;
         let to_chains = log_ratio(best, self.reference(false), |n| n.e2e_s);

@@ -1,7 +1,7 @@
 //! Makes the results folder from stored cells (runs of one policy each): tables, figures and the comparison, in the
-//! order of the plan.
+//! order of the plan, which lists all runs.
 //!
-//! Every cell is read back from the store, also if this process ran it. So a resumed run gives the same bytes as a run
+//! Every cell is read back from its file, also if this process ran it. So a resumed run gives the same bytes as a run
 //! without an interrupt.
 
 use super::fleet_entry::fleet_entry;
@@ -33,8 +33,8 @@ use foretoken_spec::problem::{Problem, Result};
 pub struct Assembled {
     /// The comparison of the policies, which the printed table shows.
     pub comparison: Comparison,
-    /// For each cell (one policy with one seed and one combination of swept values), in the order of the plan: the
-    /// digest of its results, and its numbers of requests and of request-steps.
+    /// For each cell (one policy with one seed and one combination of swept values), in the order of the plan, which
+    /// lists all runs: the digest of its results, and its numbers of requests and of request-steps.
     pub numbers: Vec<Numbers>,
 }
 
@@ -54,8 +54,8 @@ pub struct Numbers {
 /// Draws figures only if `figures` and the experiment's `output.figures` are true.
 ///
 /// # Errors
-/// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or a paper's claim needs a
-/// workload or an engine that cannot be built.
+/// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or the value of a paper's
+/// claim (a statement with a number) is computed from a workload or an engine that cannot be built.
 pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
@@ -135,8 +135,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
     if !figures && paper.is_none() && question.is_none() {
-        // Each run's distributions and series over time are needed only for figures, claims of papers and questions.
-        // They are dropped here to save memory.
+        // Each run's distributions and its numbers over time are needed only for figures, claims of papers and
+        // questions. They are dropped here to save memory.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
@@ -161,8 +161,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     Ok(Assembled { comparison, numbers })
 }
 
-/// For each cell (one run of one policy), in the order of the plan: its policy, swept values and seed, and facts on its
-/// policy and its TPOT bound that reports need.
+/// For each cell (one run of one policy), in the order of `plan`, which lists all runs: its policy, swept values and
+/// seed, and facts on its policy and its TPOT bound that reports need.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
     let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
     let entry = |id: CellId| {
@@ -201,8 +201,8 @@ fn gpus(experiment: &Experiment) -> Option<u32> {
     alike.then(|| target.tensor_parallel * replicas)
 }
 
-/// How the TPOT bound of variant (combination of swept values) number `variant` is scaled from an autoregressive run;
-/// `None` if the bound is not scaled.
+/// The autoregressive run whose P90 TPOT times a factor is the TPOT bound of variant (combination of swept values)
+/// number `variant`, with this factor. `None` if the bound does not come from an autoregressive run.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
     let only_bound = slo.ttft_s.is_none() && slo.e2e_s.is_none();
@@ -211,7 +211,7 @@ fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
 
 /// The results of an experiment of which some cells (runs of one policy) are not finished.
 pub struct Unfinished {
-    /// The finished cells (runs of one policy with one seed), in the order of the plan.
+    /// The finished cells (runs of one policy with one seed), in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
     /// Warnings of the finished cells (runs of one policy), one line each.
     pub warnings: Vec<String>,

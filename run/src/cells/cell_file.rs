@@ -34,8 +34,8 @@ pub struct CellFile {
     /// The first piece of per-request records, as long as no second piece was added. It is in memory and not in the
     /// file.
     only: Option<RequestRecords>,
-    /// (The plan's digest, the cell's name): the file's seal (checksum) depends on both, so the file of another plan or
-    /// cell is refused.
+    /// (The plan's digest, the cell's name): the file's seal (checksum) depends on both, so the file of another
+    /// experiment or another cell is refused.
     key: (blake3::Hash, String),
 }
 
@@ -78,8 +78,8 @@ impl CellFile {
         }
     }
 
-    /// Writes all results other than the per-request records, and completes the file. `stored` has no per-request
-    /// records.
+    /// Writes all results other than the per-request records, and completes the file. `stored` has these results, and
+    /// no per-request records.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,5 +1,5 @@
-//! The failures of a shard's cells. If a cell (a run of one policy) fails, its error is written into the folder of
-//! finished cells, and the shard goes on with its other cells.
+//! The failures of cells in a shard, a part of a run for one of several machines. If a cell (a run of one policy)
+//! fails, its error is written into the folder of finished cells, and the shard goes on with its other cells.
 
 use super::folder::Folder;
 use super::id::CellId;

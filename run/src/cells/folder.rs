@@ -1,4 +1,4 @@
-//! The results folder: its files, its manifest, and checks before a run uses it.
+//! The results folder: its files, its manifest, and the checks of the folder before a run uses it.
 
 use super::lock::Lock;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
@@ -46,8 +46,8 @@ pub struct Folder {
 pub const LIVE_JSON: &str = "live.json";
 /// Name of the file with facts on an observed run (requests sent to a real server) that the result tables do not have.
 pub const OBSERVED_JSON: &str = "observed.json";
-/// Name of the file with the results of a capacity search, which finds the highest request rate that keeps the latency
-/// bounds.
+/// Name of the file with the results of a capacity search, which finds the highest request rate at which the latency
+/// bounds are met.
 pub const CAPACITY_JSON: &str = "capacity.json";
 /// Name of the file with the answer of `foretoken capacity --fleet`: the fewest replicas for a load.
 pub const FLEET_JSON: &str = "fleet.json";
@@ -334,8 +334,8 @@ impl Folder {
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
-    /// The digest of each result file in the folder, by the file's path. Leaves out the manifest, the HTML pages, the
-    /// stored results of single runs and the progress of shards (parts of the run).
+    /// A map from the path of each result file in the folder to the file's digest. Leaves out the manifest, the HTML
+    /// pages, the stored results of single runs and the progress of shards (parts of the run).
     fn digests(&self) -> Result<BTreeMap<String, String>> {
         let whole =
             OURS.iter().filter(|n| ![MANIFEST, CELLS, SHARDS, REPORT, FIGURES, TAPES, RECORDINGS, PROBES].contains(n));

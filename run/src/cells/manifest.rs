@@ -21,21 +21,21 @@ pub struct Manifest {
     pub version: String,
     /// Digest of everything on which the results depend: experiment, input files and version.
     pub digest: String,
-    /// blake3 digest of each input file, by the path that the experiment gives.
+    /// A map from the path of each input file, as the experiment gives it, to the file's blake3 digest.
     pub inputs: BTreeMap<String, String>,
-    /// One sentence for each input profile that was edited after it was measured or calibrated; absent if there is
-    /// none.
+    /// One sentence for each input profile (file of pass costs) that was edited after the costs were measured or
+    /// fitted; absent if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
     /// Number of cells of the whole plan. A cell is one policy with one seed and one combination of swept values.
     pub cells: usize,
     /// Are the results of all cells (runs of one policy) of the plan in the folder?
     pub complete: bool,
-    /// blake3 digest of each finished result file, by the file's path in the folder. While a run is in progress, only
-    /// the experiment and the files that are finished already, such as recordings, are listed.
+    /// A map from the path of each finished result file in the folder to the file's blake3 digest. While a run is in
+    /// progress, only the experiment and the files that are finished already, such as recordings, are listed.
     pub files: BTreeMap<String, String>,
-    /// How long the run took. The manifests of two runs of one plan may differ only in this time and in the seal (the
-    /// manifest's checksum).
+    /// How long the run took. The manifests of two runs of one experiment may differ only in this time and in the seal
+    /// (the manifest's checksum).
     pub timing: Timing,
 }
 
@@ -62,8 +62,8 @@ const HELP: &str = "give the folder that `foretoken run` wrote its results to: i
 pub const AGAIN: &str = "restore the original file, or run the experiment again with --overwrite";
 
 impl Manifest {
-    /// The manifest for results of `plan`. `files` has the blake3 digest of each result file by its path; `complete`
-    /// says whether all runs are finished.
+    /// The manifest for results of `plan`. `files` maps the path of each result file to the file's blake3 digest;
+    /// `complete` says whether all runs are finished.
     pub fn of(plan: &Plan, files: BTreeMap<String, String>, complete: bool, timing: Timing) -> Manifest {
         Manifest {
             schema: SCHEMA,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub struct Mark {
     /// The shard (a part of the run): its number I, and the number N of shards.
     pub shard: Shard,
-    /// The plan's digest, which covers experiment, input files and version.
+    /// The digest of the run's plan; it covers the experiment, the input files and Foretoken's version.
     pub digest: String,
     /// The version of Foretoken that runs the shard (a part of the run).
     pub version: String,

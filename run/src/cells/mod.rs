@@ -1,8 +1,9 @@
-//! Runs the cells of a plan in parallel. A cell is one run: one policy, one combination of swept values and one seed.
-//! Each cell is stored as soon as it is finished.
+//! Runs the cells of a plan (the list of an experiment's runs) in parallel. A cell is one run: one policy, one
+//! combination of swept values and one seed. The results of a cell are written to a file as soon as the cell is
+//! finished.
 //!
-//! Results do not depend on the order in which cells finish: they are made afterwards from the stored cells, in the
-//! order of the plan.
+//! Results do not depend on the order in which cells finish: they are made afterwards from the files of the cells, in
+//! the order of the plan.
 
 mod assemble;
 mod cell_file;
@@ -104,7 +105,8 @@ fn comparisons(plan: &Plan) -> usize {
     plan.variants.len() * plan.seeds.len()
 }
 
-/// Index, in the order of the plan, of the comparison (all policies with one seed) to which a cell belongs.
+/// Index, in the order of `plan` (the list of all runs), of the comparison (all policies with one seed) to which a cell
+/// belongs.
 pub fn comparison(plan: &Plan, id: CellId) -> usize {
     id.variant * plan.seeds.len() + id.seed
 }
@@ -124,9 +126,10 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // A TPOT bound may be scaled from the baseline (autoregressive run) of another comparison (all policies with
-        // one combination of swept values and one seed). Comparisons that scale their bound from their own baseline
-        // therefore run first. The other comparisons then find their baseline in the store.
+        // A TPOT bound may be a multiple of the P90 TPOT of the autoregressive run of another comparison (all policies
+        // with one combination of swept values and one seed). Comparisons whose bound comes from their own
+        // autoregressive run are made first. The other comparisons then find the results of the autoregressive run that
+        // they need on disk.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
@@ -135,8 +138,8 @@ impl Runner<'_> {
     }
 
     /// Runs the policies of one comparison (one combination of swept values with one seed), except those that are
-    /// finished or have failed. The baseline runs first, because the TPOT bound may be scaled from it. If the baseline
-    /// fails, the other policies do not run.
+    /// finished or have failed. The autoregressive baseline runs first, because the TPOT bound may be a multiple of its
+    /// P90 TPOT. If the baseline fails, the other policies do not run.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
         let baseline = id(self.plan.baseline);
@@ -166,8 +169,8 @@ impl Runner<'_> {
                 }
             }
         };
-        // All policies run before an error is returned. If several failed, returns the error of the first one in the
-        // order of the plan, so that the error does not depend on which thread failed first.
+        // All policies run before an error is returned. If several failed, returns the error of the policy that comes
+        // first in the plan, so that the error does not depend on which thread failed first.
         let others = missing.par_iter().map(|&p| id(p)).filter(|&id| id != baseline);
         let results: Vec<Result<Option<Slo>>> = others.map(|id| self.cell(&setting, id, Some(slo))).collect();
         results.into_iter().try_for_each(|result| result.map(|_| ()))
@@ -191,9 +194,10 @@ impl Runner<'_> {
         }
     }
 
-    /// The SLO bounds of a comparison whose TPOT bound is scaled from the baseline (autoregressive run) of another
-    /// variant (combination of swept values); `None` if the bound is not scaled from another variant. Reads that
-    /// baseline from the store. If it is not there, runs it here, which gives the same bound.
+    /// The SLO bounds of a comparison whose TPOT bound is a multiple of the P90 TPOT of the autoregressive run of
+    /// another variant (combination of swept values). `None` if the bound does not come from another variant. Reads the
+    /// results of that autoregressive run from its file. If there is no file, makes that run here, which gives the same
+    /// bound.
     fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
         let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
         let id = CellId { variant: from, seed, policy: self.plan.baseline };
@@ -214,8 +218,8 @@ impl Runner<'_> {
     }
 
     /// Runs and stores a cell (one policy with one seed). Returns its SLO bounds, or `None` if the cell failed and its
-    /// failure was stored. `slo` are the SLO bounds to apply. `None` is meant for the autoregressive baseline: a scaled
-    /// TPOT bound is then computed from this run itself.
+    /// failure was stored. `slo` are the SLO bounds to apply. The caller gives `None` for the autoregressive baseline:
+    /// a TPOT bound that is a multiple of an autoregressive run's TPOT is then computed from this run itself.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let mut file = self.store.begin(id)?;
@@ -249,8 +253,9 @@ pub struct Played {
     engine: Duration,
 }
 
-/// Runs a policy to the end, with the workload and server of `setting`. `slo` are the SLO bounds to apply. `None` is
-/// meant for the autoregressive baseline: a scaled TPOT bound is then computed from this run itself.
+/// Runs a policy to the end, with the workload and server of `setting`. `slo` are the SLO bounds to apply. The caller
+/// gives `None` for the autoregressive baseline: a TPOT bound that is a multiple of an autoregressive run's TPOT is
+/// then computed from this run itself.
 ///
 /// # Errors
 /// The run is interrupted, the policy panics, the simulated clock passes its end of 213 days, or not one request fits
@@ -333,7 +338,7 @@ fn run_through(
 }
 
 /// Returns the run if every request in it has ended. Otherwise the error: the user interrupted the run, or the
-/// simulated clock passed its end.
+/// simulated clock passed its end of 213 days.
 fn ended(run: Run, policy: &str) -> Result<Run> {
     match run.ending {
         Ending::Done => Ok(run),
@@ -352,9 +357,9 @@ fn out_of_time(policy: &str) -> Box<Problem> {
 const ABSURD: &str =
     "some time in the experiment is absurd: check hardware, engine.step_overhead_s, noise_cv and the arrivals";
 
-/// Why the summary of a run is not usable; `None` if it is usable. A number that is not finite, a mean E2E of 0 or a
-/// bound of 0 means that the experiment's times are absurd. A missing number (no token was drafted, no bound is set) is
-/// no fault.
+/// Why the summary of a run is not usable; `None` if it is usable. A number that is not finite, a mean E2E of 0 s or an
+/// SLO bound of 0 s means that a time in the experiment is absurd. A missing number (no token was drafted, no bound is
+/// set) is no fault.
 fn fault(summary: &Summary) -> Option<String> {
     if let Some((name, value)) = not_finite(summary) {
         return Some(format!("`{name}` came out as {value}"));
@@ -398,9 +403,9 @@ mod tests {
         "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
     ];
 
-    /// A comparison is all policies with one combination of swept values and one seed. Its TPOT bound may be scaled
-    /// from the autoregressive baseline of another comparison. If the store does not have this baseline, the comparison
-    /// runs it, and gets the same bound.
+    /// A comparison is all policies with one combination of swept values and one seed. Its TPOT bound may be a multiple
+    /// of the P90 TPOT of the autoregressive run of another comparison. If the results of that run are not on disk, the
+    /// comparison makes that run, and gets the same bound.
     #[test]
     fn a_comparison_finds_its_bound_alone() {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");

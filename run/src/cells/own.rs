@@ -11,8 +11,8 @@ pub const TAPES: &str = "tapes";
 /// Name of the folder, in the results, with the recordings of observed runs: one for each combination of swept values
 /// and seed.
 pub const RECORDINGS: &str = "recordings";
-/// Name of the folder, in the results, with the probes of a search: runs of the rates or numbers of replicas that were
-/// tried. The folder is removed when the search is complete.
+/// Name of the folder, in the results, with the probes of a capacity search: the runs at each request rate, or with
+/// each number of replicas, that the search tried. The folder is removed when the search is complete.
 pub const PROBES: &str = "probes";
 /// Name of the folder, in the results, with the finished cells (runs of one policy), and with the failures of a shard's
 /// cells. It is removed when the run is complete.

@@ -1,4 +1,4 @@
-//! A shard: a part of a run, for one of several machines. It has every N-th comparison of a plan; a comparison is all
+//! A shard: a part of a run, for one of several machines. It has every N-th comparison of the run; a comparison is all
 //! policies with one combination of swept values and one seed.
 
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// One of N shards of a run. A shard has whole comparisons (all policies with one combination of swept values and one
-/// seed), because the TPOT bound of a comparison may be scaled from the comparison's baseline.
+/// seed), because the TPOT bound of a comparison may be a multiple of the TPOT of its autoregressive run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
     /// Number N of shards (parts for several machines) into which the run is split.

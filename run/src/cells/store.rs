@@ -1,8 +1,9 @@
 //! Stores finished cells (runs of one policy) on disk, so that a killed run can be resumed. Each cell has a file of its
 //! own, which is written completely or not at all.
 //!
-//! A file ends with a seal, a digest of its other bytes. The seal also depends on the plan and the cell. If it does not
-//! match (a damaged file, or a cell of another plan), a warning names the file, and the cell is run again.
+//! A file ends with a seal, a digest of its other bytes. The seal also depends on the experiment and the cell. If the
+//! seal does not match (a damaged file, or a cell of another experiment), a warning names the file, and the cell is run
+//! again.
 
 use super::cell_file::{CellFile, END, PiecesOf, digest, parts, seal, split};
 use super::folder::Folder;
@@ -30,9 +31,11 @@ pub struct Stored {
     pub warnings: Vec<String>,
     /// Number of the target's KV blocks that requests could use.
     pub usable_blocks: u32,
-    /// For each batch size and draft length, sums over the run's steps, such as their number and time.
+    /// For each batch size and draft length: the number and the total time of the run's steps with them, and other sums
+    /// over these steps.
     pub lengths: Vec<LengthRow>,
-    /// For each bin of the draft model's confidence: how many draft tokens had it, and how many of these were right.
+    /// For each bin of the draft model's confidence: the number of verified draft tokens with a confidence in the bin,
+    /// and the number of these tokens that were right.
     pub calibration: Vec<CalibrationBin>,
     /// For a fleet: the counts (requests, tokens, steps) of each replica, and the replica that served each request;
     /// `None` for one engine.
@@ -40,7 +43,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Takes the results to store from a run. `summary` and `warnings` belong to the run.
+    /// Takes the results to store from a run. `summary` and `warnings` are the summary and the warnings of this run.
     pub fn of(run: Run, summary: Summary, warnings: Vec<String>) -> Stored {
         Stored {
             summary,

@@ -1,6 +1,6 @@
-//! Computes what each policy would decide in a state of a server that the user writes by hand. The engine's draft loop
-//! calls the policies' own code. Each decision comes with an estimate of the step's time and goodput (docs/model.md
-//! 12).
+//! Computes what each policy would decide in a state of a server (requests, costs, observations) that the user writes
+//! by hand. The decisions come from the policies' own code, in the draft loop that the engine uses. Each decision comes
+//! with an estimate of the step's time and goodput (docs/model.md 12).
 
 mod state;
 
@@ -65,7 +65,7 @@ impl From<Candidate> for Weighed {
 /// `name`. `explain` adds the candidates that each policy compared.
 ///
 /// # Errors
-/// The state is invalid, or a policy needs the hidden truth.
+/// The state is invalid, or a policy is an oracle, which needs to know which draft tokens are right.
 pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
     let state = State::parse(name, text)?;
     let decisions: Result<Vec<Decision>> =
@@ -128,7 +128,8 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             decision.candidates = explain.then(|| explanation.candidates.into_iter().map(Weighed::from).collect());
             decision
         }
-        // Without a drafter, no tokens are drafted. Oracles were refused above, because they need the hidden truth.
+        // Without a drafter, no tokens are drafted. Oracles were refused above, because they need to know which draft
+        // tokens are right.
         Speculation::Off | Speculation::Oracle(_) => {
             let view = columns.view(columns.ids.len());
             let mut drafts = Drafts::default();

@@ -24,7 +24,8 @@ const LONGEST: usize = 16;
 pub struct Acceptance {
     /// The acceptance source (which decides which draft tokens are right), with its settings as in an experiment.
     pub source: Rates,
-    /// A sentence for the page: from which drawn requests the numbers of this acceptance source come.
+    /// A sentence for the page that says how the numbers of this acceptance source were drawn: for which number of
+    /// requests, of which lengths.
     pub note: String,
     /// Mean number of tokens that a request emits in a step, the target's own token included. The index is the draft
     /// length, from 0 to [`LONGEST`].

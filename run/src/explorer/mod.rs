@@ -39,7 +39,7 @@ const SCRIPTS: [&str; 6] = [
 ];
 
 /// A machine (target, draft and their costs) that the explorer's page offers in addition to its presets. It comes from
-/// a profile, or is the hardware of a run.
+/// a profile (a file of pass costs), or is the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The machine's name on the page.
@@ -52,12 +52,13 @@ pub struct Machine {
     pub context_reads: ContextReads,
     /// Does the draft model need one pass per draft token, or one pass for all draft tokens?
     pub drafting: Drafting,
-    /// Host time of a step outside its passes, seconds.
+    /// Time of a step that the host (scheduler, Python, kernel launches) takes outside the step's passes, seconds.
     pub step_overhead_s: f64,
-    /// Host time of a step as a function of its requests and tokens; `None` if the host time does not depend on them.
+    /// The part of a step's host time (scheduler, Python, kernel launches) that depends on the step's requests and
+    /// tokens; `None` if no part depends on them.
     pub host: Option<HostLaw>,
-    /// The acceptance with which the page opens, if it is none of the page's own settings (a constant rate, rates by
-    /// depth); `None` otherwise.
+    /// The acceptance source with which the page opens, with its drawn numbers of tokens per step. `None` if the page
+    /// opens with a constant acceptance rate or with rates by depth, which are settings of the page.
     pub acceptance: Option<Acceptance>,
     /// The settings with which the page opens, in the form of its URL hash, such as `acc=by-depth&rates=0.8,0.7`; may
     /// be empty.
@@ -120,7 +121,7 @@ fn gpu(gpu: &Gpu, source: &str) -> Value {
 /// Adds the GPU and the model of a run's roofline to the page's presets, and writes their names into `profile`, the
 /// page's settings of the run's machine. `role` is target or draft. A model that is no preset is also added to
 /// `shapes`, from which the page writes experiments. If the run's settings change a model of the presets, the changed
-/// model gets a new name, and the preset stays.
+/// model is added under a new name, and the preset does not change.
 fn own_hardware(
     role: &str,
     roofline: &RooflineSpec,

@@ -5,8 +5,8 @@ use crate::plan::Plan;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{PassShape, Time};
 
-/// The machine of the plan's first combination of swept values: its hardware, host time and acceptance. `None` if the
-/// costs of passes are not known, as after observing a server.
+/// The machine of the first combination of swept values: hardware, host time (scheduler, Python, kernel launches) and
+/// acceptance. `None` if the costs of passes are not known, as after observing a server.
 pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     let experiment = &plan.variants[0].experiment;
     let hardware = &experiment.hardware;

@@ -45,8 +45,9 @@ const OTHER_TABLES: [&str; 12] = [
     "capacity",
     "fleet",
 ];
-/// Settings that every experiment refuses with a message. `sample` and `turns` would sample a trace of arrivals, whose
-/// order must stay; `accept` belongs to Spec-Bench files, which have no arrivals.
+/// Settings with which every experiment is refused with an error message. `sample` and `turns` would draw requests at
+/// random from a trace of arrivals, but the arrivals must keep their order; `accept` belongs to Spec-Bench files, which
+/// have no arrivals.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
 /// Settings that need a measured file, so this test does not try them. Tests of the command line try `hardware.profile`
@@ -198,8 +199,8 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BT
     leaves.entry(at.to_owned()).or_default().extend(names.filter_map(|n| Some(n.as_str()?.to_owned())));
 }
 
-/// The setting of the schema (`leaves`) that matches the path of a document's key, with its valid names; `None` if none
-/// matches.
+/// The setting of the schema whose path matches `path`, the path of a key in an experiment, with the names that are its
+/// valid values. `leaves` are all settings of the schema. `None` if none matches.
 fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Option<(&'a str, &'a BTreeSet<String>)> {
     let plain: String = {
         let mut inside = false;
@@ -245,7 +246,8 @@ const NOT_GUESSED: [&str; 28] = [
     ".specinfer.expansion",
     ".specinfer-star.expansion",
     ".cascade-like.lengths",
-    // `price` is the word `step` or a table. The numbers in the table are settings of their own, which are tried.
+    // The setting `price` is the word `step` or a table with a number. The number in the table is a setting of its own,
+    // which is tried.
     ".oracle-goodput.price",
     ".oracle-tree.price",
     ".knows-rates.price",
@@ -265,8 +267,8 @@ enum Fate {
 }
 
 /// Gives the setting at `path` another value, and checks what the report says about the setting. If the report says
-/// that it does nothing, the results without it must be the same. Otherwise another value, or leaving the setting out,
-/// must change the results, unless the value is the default.
+/// that the setting does nothing, the results without the setting must be the same. If the report does not say so, a
+/// further value, or leaving the setting out, must change the results, unless the value is the default.
 fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
     let named = || names.iter().map(|name| toml::Value::String(name.clone()));
     let with = |what: String| plan(&[sets, &[what]].concat()).ok();

@@ -61,9 +61,9 @@ pub enum Evidence {
 }
 
 impl Inert {
-    /// The report's lines about settings that did nothing. Settings with the same reason and the same evidence share a
-    /// line. Settings without a known reason have a line each. A last line names the settings that were not tried
-    /// because of the cost.
+    /// The report's lines about settings that did nothing. Settings share a line if they have the same reason and if
+    /// the same part of the run was repeated for them. Settings without a known reason have a line each. A last line
+    /// names the settings that were not tried because of the cost.
     pub fn lines(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&WithoutEffect>> = Vec::new();
         for one in &self.without_effect {
@@ -86,8 +86,8 @@ impl Inert {
 }
 
 impl WithoutEffect {
-    /// Do two settings that did nothing have the same reason and the same evidence, so that they share a line of the
-    /// report?
+    /// Do two settings that did nothing have the same reason, and was the same part of the run repeated for both? Then
+    /// they share a line of the report.
     fn like(&self, other: &WithoutEffect) -> bool {
         (&self.why, self.evidence) == (&other.why, other.evidence)
     }

@@ -1,11 +1,11 @@
-//! Repeats the runs of a plan without some of its settings, to see whether any number changes. First, each setting is
-//! left out alone, and only the first requests of one comparison are run. Most settings change a number there, so they
-//! have an effect. Then the remaining settings of one policy (or of no policy) are left out together, and the whole run
-//! is repeated. If a number changes, these settings are split into halves, and each half is tried. So all settings of a
-//! policy that do nothing cost one repeated run together.
+//! Repeats an experiment's runs without some of the settings, to see whether any number of the results changes. First,
+//! each setting is left out alone, and only the first requests of one comparison are run. If a number changes there,
+//! the setting has an effect; this is so for most settings. Then the remaining settings of one policy (or of no policy)
+//! are left out together, and the whole run is repeated. If a number changes, these settings are split into halves, and
+//! each half is tried. So all settings of a policy that do nothing cost one repeated run together.
 //!
 //! The cost is counted in simulated work (request-steps: decoding requests, summed over steps), not in seconds, so that
-//! a plan always gets the same answer.
+//! the same experiment always gets the same answer.
 
 use super::found::Evidence;
 use super::trial::{Trial, alter};
@@ -19,17 +19,18 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-/// Number of the run's first requests that are simulated in the first trial of each setting.
+/// Number of the run's first requests that are simulated in the first trial of each setting (a run without the
+/// setting).
 const START: usize = 64;
 /// The cost of building a run before it starts, in request-steps (decode requests summed over steps, the unit of
 /// [`Judge::budget`]): (a constant part for the run, a further part for each of its requests).
 const BUILD: (u64, u64) = (50_000, 20);
 
-/// Repeats a plan with settings left out or changed, and compares the numbers with the unchanged run's.
+/// Repeats an experiment's runs with settings left out or changed, and compares the numbers with the unchanged run's.
 pub struct Judge<'a> {
     pub plan: &'a Plan,
     /// Digest and size of the results of each cell (one run of one policy) in the unchanged run, in the order of the
-    /// plan.
+    /// plan, which lists all runs.
     pub numbers: &'a [Numbers],
     /// Number of request-steps (one request in one step) that may still be simulated.
     pub budget: u64,
@@ -40,13 +41,15 @@ pub struct Judge<'a> {
 /// it.
 type Judged = (Trial, Evidence);
 
-/// For each policy, in the order of the plan, the digest of its results; `None` for a policy that could not run.
+/// For each policy, in the order in which the plan lists the policies, the digest of its results; `None` for a policy
+/// that could not run.
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
     /// Tries each setting of `trials`: runs the experiment without it or with another value. `setting` has the workload
     /// and server of the plan's first variant (combination of swept values) with the first seed. Returns (the trials
-    /// that changed no number, each with its evidence; the trials for which the budget was too small).
+    /// that changed no number, each with the part of the run that was repeated for it; the trials for which the budget
+    /// was too small).
     ///
     /// # Errors
     /// The workload or server of the first variant and seed cannot be built, or the work is interrupted. If the
@@ -87,7 +90,8 @@ impl Judge<'_> {
 
     /// The cost of repeating a comparison (all policies with one seed and one combination of swept values), in
     /// request-steps (decoding requests, summed over steps). With a `policy` (an index in the file), only this policy
-    /// and the baseline run; else all policies. `share` (0 to 1) is the part of the requests that is run.
+    /// and the autoregressive baseline run; else all policies. `share` (0 to 1) is the part of the requests that is
+    /// run.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
         let steps: u64 = match policy.map(|i| self.index_in_plan(i)) {
@@ -102,8 +106,8 @@ impl Judge<'_> {
         &self.numbers[(variant * seeds + seed) * policies..][..policies]
     }
 
-    /// The index in the plan of policy number `policy` of the experiment's file. The two numbers differ if the plan has
-    /// a baseline in front that the file does not list.
+    /// The index in the plan of policy number `policy` of the experiment's file. The two numbers differ if the plan
+    /// begins with an autoregressive baseline that the file does not list.
     fn index_in_plan(&self, policy: usize) -> usize {
         policy + usize::from(self.plan.policies[self.plan.baseline].implied)
     }
@@ -188,7 +192,7 @@ impl Judge<'_> {
 
     /// Do the runs of the plan `altered`, in which settings were changed, give results with the digests `expected`?
     /// `policy` is the policy to which `altered` is reduced; `None` if it has all. `cut` is the number of requests to
-    /// run; `None` for all. `bound` are the SLO bounds; `None` if the baseline's own run gives them.
+    /// run; `None` for all. `bound` are the SLO bounds; `None` if the autoregressive baseline's own run gives them.
     fn same(
         &self,
         altered: &Plan,

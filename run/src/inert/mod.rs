@@ -2,9 +2,10 @@
 //! they changed no number. So no user tunes a setting in vain.
 //!
 //! No list says which settings do nothing: each setting is tried. For swept keys and seeds, the finished runs are
-//! compared (`swept.rs`). Each key that the experiment gives is left out, or gets another value if it is required
-//! (`trial.rs`); then all numbers are compared (`judge.rs`). Keys with their default value are not tried. `[fleet]` is
-//! not tried, nor are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other commands.
+//! compared (`swept.rs`). Each key that the experiment gives is left out, or gets another value if the key is required
+//! (`trial.rs`); then all numbers of the two runs are compared (`judge.rs`). Keys with their default value are not
+//! tried. `[fleet]` is not tried, nor are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which belong to other
+//! commands.
 
 mod found;
 mod judge;
@@ -31,7 +32,8 @@ use trial::Trials;
 /// Which settings are changed on trial after a run, to find settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// The settings whose trials together take at most a quarter of the run's work, or a few seconds if that is more.
+    /// The settings whose trials (runs without the setting, or with another value) together take at most a quarter of
+    /// the run's work, or a few seconds if that is more.
     #[default]
     Auto,
     /// All settings are tried, on the whole run.
@@ -47,7 +49,7 @@ const SMALL: u64 = 12_000_000;
 const PART: u64 = 4;
 
 /// Finds the settings of a finished run that did nothing. `numbers` has the digest of each run's results, in the order
-/// of the plan.
+/// of `plan`, which lists all runs.
 ///
 /// # Errors
 /// The workload or server of the first variant (combination of swept values) and seed cannot be built, or the work is
@@ -99,8 +101,8 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    // `slo.reference` takes the bound of one variant (combination of swept values) from another, so a trial on one
-    // variant would not show its effect.
+    // With `slo.reference`, the TPOT bound of one variant (combination of swept values) comes from the autoregressive
+    // run of another. A trial runs one variant at a time, so it would not show the setting's effect.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];

@@ -1,5 +1,5 @@
-//! Reasons why a setting did nothing in a run, if the experiment shows the reason. `judge.rs` finds the settings. The
-//! report names a setting also if the reason is not known.
+//! Finds the reason why a setting did nothing in a run, if the reason follows from the experiment's other settings.
+//! `judge.rs` finds the settings that did nothing. The report names such a setting also if the reason is not known.
 
 use crate::plan::Plan;
 use crate::setting::Setting;

@@ -44,15 +44,15 @@ pub struct Trial {
 #[derive(Debug, Default)]
 pub struct Trials {
     /// One trial (a run without the setting, or with another value) for each key of the experiment that can be tried,
-    /// in the order of the file.
+    /// in the order of the experiment's file.
     pub trials: Vec<Trial>,
     /// Keys that cannot be left out and for which the program cannot guess another valid value, such as paths of files.
     pub impossible: Vec<Path>,
 }
 
 impl Trial {
-    /// The index in the file's `policies` of the policy to which the trial's setting belongs; `None` if it belongs to
-    /// no policy.
+    /// The index in the file's `policies` of the policy to which the setting that the trial changes belongs; `None` if
+    /// the setting belongs to no policy.
     pub fn policy(&self) -> Option<usize> {
         policy(&self.path)
     }
@@ -95,8 +95,8 @@ pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usiz
     })
 }
 
-/// If `duration_s` is the only limit of a generated workload, limits the number of requests to one more than in the
-/// original run. One more request suffices to see a difference, and the run stays short.
+/// If only `duration_s` limits the number of requests of a generated workload, limits the number of requests to one
+/// more than in the original run. One more request suffices to see a difference, and the run stays short.
 fn bound(document: &mut Document, requests: u64) -> Result<()> {
     let given = |key: &str| document.get(&Path::of("workload").key(key)).is_some();
     match given("duration_s") && !given("requests") {
@@ -106,10 +106,10 @@ fn bound(document: &mut Document, requests: u64) -> Result<()> {
 }
 
 impl Trials {
-    /// Makes a trial (a run without the setting) for each key that the plan's file gives and for which `wanted` is
-    /// true. Leaves out swept keys, keys with their default value, keys that a profile filled in, the keys of
-    /// [`NOT_TRIED`], and single keys of a model's shape or a GPU's datasheet. `requests` is the number of requests of
-    /// the first variant (combination of swept values).
+    /// Makes a trial (a run without the setting) for each key that the experiment's file gives and for which `wanted`
+    /// is true. Leaves out swept keys, keys with their default value, keys that a profile (file of pass costs) filled
+    /// in, the keys of [`NOT_TRIED`], and single keys of a model's shape or a GPU's datasheet. `requests` is the number
+    /// of requests of the first variant (combination of swept values).
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();
@@ -183,8 +183,8 @@ fn find_trial(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found 
     tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
 }
 
-/// Part number `i` of the path of a key, for a plan that is reduced to one policy. There the policy has index 0, so an
-/// index at place 1 of the path becomes 0.
+/// Part number `i` of the path of a key, for an experiment that is reduced to one policy. There the policy has index 0,
+/// so the index in a path such as `policies[3].fixed.k` becomes 0.
 fn step_in_altered(i: usize, step: &Step) -> Step {
     match step {
         Step::Index(_) if i == 1 => Step::Index(0),

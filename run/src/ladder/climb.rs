@@ -13,9 +13,10 @@ use serde::Serialize;
 /// knowledge.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladders {
-    /// The name of the experiment whose policies have the ladders.
+    /// The name of the experiment whose policies' losses the ladders split.
     pub name: String,
-    /// For which models, hardware, load and bounds the ladders hold, in one line.
+    /// For which models, hardware, load and bounds the ladders (each policy's loss, split by missing knowledge) hold,
+    /// in one line.
     #[serde(skip)]
     pub scope: String,
     /// Number of seeds with which each policy ran.
@@ -30,9 +31,10 @@ pub struct Ladders {
 pub struct Ladder {
     /// The label of the policy whose loss is split.
     pub policy: String,
-    /// Does the policy draft trees? The bounds and oracles of the ladder draft chains.
+    /// Does the policy draft trees? The other policies of the ladder, which know more than a server can, draft chains.
     pub trees: bool,
-    /// The swept settings, each with its value in the runs from which this ladder is made.
+    /// The swept settings, each with its value in the runs from which this ladder (a policy's loss, split by missing
+    /// knowledge) is made.
     pub sweep: Vec<Choice>,
     /// The loss ln(E2E / E2E of the best oracle) of the policy as the experiment gives it, without added knowledge.
     pub as_is: Interval,
@@ -44,7 +46,7 @@ pub struct Ladder {
 /// knowledge removes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rung {
-    /// The rung's name in [`RUNGS`], such as `cost` for knowledge of the true cost.
+    /// The name in [`RUNGS`] of the rung's piece of knowledge, such as `cost` for knowledge of the true cost.
     pub name: &'static str,
     /// Label of the policy that ran with the knowledge of this rung and all earlier ones; absent if the rung does not
     /// apply.
@@ -55,9 +57,9 @@ pub struct Rung {
 }
 
 impl Ladders {
-    /// Computes every ladder (a policy's loss, split by missing knowledge) of a plan. `cells` are the plan's finished
-    /// runs, in the order of the plan; `runs` says which policies are on which rung. `None` if no request finished in
-    /// some run.
+    /// Computes every ladder (a policy's loss, split by missing knowledge) of an experiment. `cells` are the finished
+    /// runs, in the order of `plan`, which lists them; `runs` says which policies are on which rung. `None` if no
+    /// request finished in some run.
     pub fn of(plan: &Plan, runs: &LadderRuns, cells: &[Cell]) -> Option<Ladders> {
         let size = plan.seeds.len() * plan.policies.len();
         let mut ladders = Vec::new();
@@ -149,7 +151,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// For any runs, the heights of the rungs sum to the policy's loss. A rung that does not apply counts as 0.
+        /// A ladder splits a policy's loss into rungs, one for each piece of missing knowledge. For any runs, the
+        /// heights of the rungs sum to the loss. A rung that does not apply counts as 0.
         #[test]
         fn the_rungs_sum_to_the_loss(
             own in prop::collection::vec(-3.0f64..3.0, 3),

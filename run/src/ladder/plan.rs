@@ -1,4 +1,6 @@
-//! Makes the plan of a ladder: each policy without and with added knowledge, the bounds, and the oracles.
+//! Makes the list of runs from which ladders are computed (a ladder splits a policy's loss by missing knowledge): each
+//! policy without and with added knowledge, the bounds (policies that know more than a server can), and the oracles
+//! (policies that know which draft tokens are right).
 
 use crate::arena::REFERENCES;
 use crate::plan::Plan;
@@ -15,37 +17,39 @@ pub const LADDER_JSON: &str = "ladder.json";
 /// knowledge.
 pub const PAGE: &str = "ladder.html";
 
-/// The wrapper policies of a ladder's first three rungs, in order. Each gives the policy that it contains one true
-/// value, such as the true cost.
+/// The wrapper policies of the first three rungs of a ladder, which splits a policy's loss by missing knowledge. Each
+/// wrapper gives the policy that it contains one true value, such as the true cost.
 const WRAPPERS: [&str; 3] = ["true-cost", "true-calibration", "true-rates"];
-/// The policies of a ladder's next three rungs, in order. Each replaces the policy and knows more than a server can.
+/// The policies of rungs four to six of a ladder, which splits a policy's loss by missing knowledge. Each of them runs
+/// in place of that policy and knows more than a server can.
 const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
-/// Each bound (a policy that knows more than a server can) runs with each of these values of its setting `price` (the
-/// number of tokens that a second of a step's time must bring); with the empty value, the setting is left out. For each
-/// bound, only the run with the least E2E counts.
+/// Each bound (a policy that knows more than a server can) runs with each of these values of its setting `price` (what
+/// a second of a step's time costs, in tokens: the number times the tokens per second that `decode` or `system` names).
+/// With the empty value, the setting is left out. For each bound, only the run with the least E2E counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
-/// The runs from which one policy's ladder (its loss, split by missing knowledge) is made, as labels of policies of the
-/// plan.
+/// The runs from which one policy's ladder (its loss, split by missing knowledge) is made, as labels of policies.
 pub struct PolicyRuns {
-    /// Label of the ladder's policy as the experiment gives it, without added knowledge.
+    /// Label of the policy whose loss the ladder splits, as the experiment gives it, without added knowledge.
     pub label: String,
-    /// Does the ladder's policy draft trees?
+    /// Does the policy whose loss the ladder splits draft trees?
     pub trees: bool,
-    /// For each of the first three rungs, the label of the ladder's policy inside the wrappers up to this rung; each
-    /// wrapper gives it one true value. `None` if the rung's wrapper does not apply to the policy.
+    /// For each of the ladder's first three rungs (pieces of added knowledge), the label of the policy inside the
+    /// wrappers up to this rung. Each wrapper gives the policy one true value. `None` if the rung's wrapper does not
+    /// apply to the policy.
     pub wrapped: [Option<String>; 3],
 }
 
-/// Which policies of the plan are on which rung of a ladder (a policy's loss, split by missing knowledge), as labels.
+/// Which policies are on which rung of a ladder (a policy's loss, split by missing knowledge), as labels.
 pub struct LadderRuns {
-    /// The policies whose loss is split, each with its runs on the first rungs.
+    /// The policies whose loss is split, each with its runs without added knowledge and with the first three pieces of
+    /// knowledge.
     pub policies: Vec<PolicyRuns>,
-    /// For each of the three rungs on which a bound replaces the policy, the labels of that bound with each price of
-    /// `PRICES`.
+    /// For each bound (a policy of a ladder that knows more than a server can), its labels with each value of `PRICES`
+    /// for the setting `price`.
     pub bounds: [Vec<String>; 3],
-    /// The labels of the oracles (policies that know which draft tokens are right); the oracle with the least E2E is on
-    /// the ladder's last rung.
+    /// The labels of the oracles (policies that know which draft tokens are right); the oracle with the least E2E is
+    /// the last rung of every ladder.
     pub oracles: Vec<String>,
 }
 
@@ -82,8 +86,8 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
         add(&mut specs, policy.clone());
         for (at, wrapper) in WRAPPERS.iter().enumerate() {
             let wrapped = read(&format!("{{ {wrapper} = {{ policy = {} }} }}", written(&inner)?))?;
-            // A wrapper such as `true-cost` may have nothing to correct in a policy. Then its check fails, and the
-            // policy's ladder has no such rung.
+            // A wrapper such as `true-cost` gives the policy in it a true value. It may have nothing to correct in a
+            // policy. Then the check of its settings fails, and the policy's ladder has no rung for this wrapper.
             if wrapped.check().is_ok() {
                 runs.wrapped[at] = Some(wrapped.label());
                 add(&mut specs, wrapped.clone());
@@ -95,7 +99,8 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
     let bounds = [priced(BOUNDS[0], &mut specs)?, priced(BOUNDS[1], &mut specs)?, priced(BOUNDS[2], &mut specs)?];
     let mut oracles = Vec::new();
     for text in REFERENCES {
-        // The bounds on the ladder's other rungs draft chains, so only oracles of chains can be on the last rung.
+        // The bounds (policies that know more than a server can) on the ladder's rungs before the last draft chains, so
+        // only an oracle (a policy that knows which draft tokens are right) that drafts chains can be on the last rung.
         if !read(text)?.definition().drafts_trees() {
             oracles.push(listed(text, &mut specs)?);
         }
@@ -116,7 +121,7 @@ fn priced(bound: &str, specs: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
     PRICES.iter().map(|price| listed(&form(price), specs)).collect()
 }
 
-/// Adds the policy that `text` gives to `specs`. Returns its label.
+/// Reads a policy from `text`, as an experiment's file has it, and adds it to `specs`. Returns the policy's label.
 fn listed(text: &str, specs: &mut Vec<PolicySpec>) -> Result<String> {
     let spec = read(text)?;
     let label = spec.label();

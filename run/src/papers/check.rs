@@ -32,8 +32,8 @@ pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
 struct Check<'a> {
     plan: &'a Plan,
     labels: Vec<String>,
-    /// The key under which a claim states the number that its source reports: `paper` in a `[paper]` table, `reported`
-    /// in a `[question]` table.
+    /// The key under which a claim (a statement with a number) states the number that the paper or thread reports:
+    /// `paper` in a `[paper]` table, `reported` in a `[question]` table.
     stated: &'static str,
 }
 
@@ -166,8 +166,9 @@ impl Check<'_> {
         format!("labels here: {}", self.labels.join(", "))
     }
 
-    /// `at` gives the swept values at which a claim is measured. Checks that every setting in `at` is swept and takes
-    /// the value in `at`, and that the variants (combinations of swept values) that `at` picks have the metric.
+    /// `at` gives the swept values at which a claim (a statement with a number) is measured. Checks that every setting
+    /// in `at` is swept and takes the value in `at`, and that the variants (combinations of swept values) that `at`
+    /// picks have the metric of the claim.
     fn metric(&self, metric: Metric, at: &At, path: &Path) -> Result<()> {
         self.picked(at, path)?;
         let unbounded = |v: usize| self.plan.variants[v].experiment.slo == SloSpec::default();
@@ -178,7 +179,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that every setting that a claim names in `at` is swept, and that its sweep takes the value in `at`.
+    /// Checks that every setting that a claim (a statement with a number) names in `at` is swept, and that its sweep
+    /// takes the value in `at`.
     fn picked(&self, at: &At, path: &Path) -> Result<()> {
         for (swept, value) in at {
             let place = path.key("at").key(swept);

@@ -15,14 +15,14 @@ pub struct PaperReport {
     pub title: String,
     /// The figure or table of the paper that the experiment repeats.
     pub figure: String,
-    /// Each claim of the paper with this run's value, in the order of the file.
+    /// Each claim of the paper with this run's value, in the order of the experiment's file.
     pub claims: Vec<Compared>,
 }
 
 /// One claim of a paper, compared with the value that this run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
-    /// Name of the claim within its experiment.
+    /// Name of the claim (the paper's statement with a number), unique within the experiment.
     pub id: String,
     /// What the paper claims, in our words.
     pub says: String,
@@ -33,7 +33,7 @@ pub struct Compared {
     pub paper: Option<Measured>,
     /// The value that this run measured.
     pub ours: Measured,
-    /// Are the claim's values shares, such as gains? Then 0.1 means a gain of 10 %.
+    /// Are the claim's values (the paper's and ours) shares, such as gains? Then 0.1 means a gain of 10 %.
     pub share: bool,
     /// Our value / the document's value − 1; for shares, 1 + share is compared. 0 if our value is inside the document's
     /// range. If our value is a range, the end that is farther outside is compared. Absent if a ratio has no meaning,
@@ -88,8 +88,8 @@ impl Compared {
     }
 }
 
-/// The value that a document states for a claim; `None` if it only shows a figure. An infinite end of a range becomes
-/// an open end.
+/// The value that a paper or another document states for a claim (a statement with a number); `None` if the document
+/// only shows a figure. An infinite end of a range becomes an open end.
 pub fn stated(stated: &Stated) -> Option<Measured> {
     let end = |x: f64| Some(x).filter(|x| x.is_finite());
     match stated {
@@ -131,7 +131,7 @@ pub fn six_digits(x: f64) -> f64 {
     format!("{x:.5e}").parse().unwrap_or(x)
 }
 
-/// Rounds every number of a claim's value to six significant digits.
+/// Rounds every number in the measured value of a paper's claim to six significant digits.
 pub fn rounded(measured: Measured) -> Measured {
     match measured {
         Measured::Numbers(low, high) => Measured::Numbers(low.map(six_digits), high.map(six_digits)),

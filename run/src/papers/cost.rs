@@ -10,7 +10,8 @@ use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
 /// The draft length with the most expected tokens per second. The tokens per second are computed with the linear cost
-/// model that policies get. Returns the range over the variants (combinations of swept values) that `what.at` picks.
+/// model that policies get. Returns the range of this draft length over the variants (combinations of swept values)
+/// that have the swept values in `what.at`.
 ///
 /// # Errors
 /// A variant cannot be built, for example because no linear cost model fits its true costs.
@@ -67,8 +68,8 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
 }
 
 /// The number of output tokens per round (one request's step: draft passes, then a verify pass) that a published
-/// throughput implies: tokens per second × time of a round by the true costs of passes. Returns the range over the
-/// variants (combinations of swept values) that `what.at` picks.
+/// throughput implies: tokens per second × time of a round by the true costs of passes. Returns the range of this
+/// number over the variants (combinations of swept values) that have the swept values in `what.at`.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;
@@ -92,7 +93,8 @@ mod tests {
 
     /// The best draft length for 16 requests of 128 context tokens under a linear cost model, whose coefficients for
     /// the target are taken from an example in docs/model.md 10. If draft passes take no time, the best length is the
-    /// longest one; if draft passes take very long, it is 0; in between it is 5.
+    /// longest one; if a draft pass takes 0.1 s, the best length is 0; if a draft pass takes 0.452 ms, the best length
+    /// is 5.
     #[test]
     fn the_best_length_in_a_belief() {
         let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };

@@ -75,10 +75,10 @@ fn gain(metric: Metric, own: f64, other: f64) -> f64 {
     if metric.less_is_better() { other / own - 1.0 } else { own / other - 1.0 }
 }
 
-/// The x at which the gain first falls to 0 or below, by linear interpolation between `points`, pairs (swept value x,
-/// gain) that ascend by x. The search goes to rising x, or to falling x for `Turns::Ahead`. If no point has a gain of 0
-/// or below, or if the first point of the search has a gain of 0 or below, the answer is a range with an open end
-/// beyond the points. `Nothing` without points.
+/// The x at which the gain of one policy over another first falls to 0 or below, by linear interpolation between
+/// `points`, pairs (swept value x, gain) that ascend by x. The search goes to rising x, or to falling x for
+/// `Turns::Ahead`. If no point has a gain of 0 or below, or if the first point of the search has a gain of 0 or below,
+/// the answer is a range with an open end beyond the points. `Nothing` without points.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();
@@ -97,9 +97,9 @@ fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     }
 }
 
-/// The least x of `points`, pairs (swept value x, margin to the bound), from which on every point keeps the bound
-/// (margin 0 or more). If the last point breaks the bound, the answer is a range from the last x on, with an open end.
-/// `Nothing` without points.
+/// The least x of `points`, pairs (swept value x, margin of a metric to its bound), from which on every point meets the
+/// bound (its margin is 0 or more). If the last point does not meet the bound, the answer is a range from the last x
+/// on, with an open end. `Nothing` without points.
 fn keeps_from(points: &[(f64, f64)]) -> Measured {
     let Some(last) = points.last() else { return Measured::Nothing };
     match points.iter().rposition(|&(_, margin)| margin < 0.0) {

@@ -6,13 +6,14 @@ use super::compared::{Compared, PaperReport};
 use super::results::Measured;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
-/// Names of the columns of the table of claims, and their widths in characters.
+/// Names of the columns of the table of a paper's claims (statements with numbers), and their widths in characters.
 const COLUMNS: [(&str, u16); 6] =
     [("claim", 22), ("the paper says", 46), ("paper", 16), ("ours", 18), ("difference", 10), ("reason", 46)];
 
 const NO_REASON: &str = "no reason found yet";
 
-/// One table with the claims of several experiments. `reports` are (name of the experiment, its claims).
+/// One table with the papers' claims (statements with numbers) that several experiments check. `reports` are (name of
+/// the experiment, the claims that it checks).
 pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
     let mut text = lines([COLUMNS.map(|(name, _)| name.to_owned())]);
     for (name, report) in reports {
@@ -22,13 +23,13 @@ pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>)
     text
 }
 
-/// The rows of the table of claims as lines of text, in columns of the widths in [`COLUMNS`].
+/// The rows of the table of a paper's claims as lines of text, in columns of the widths in [`COLUMNS`].
 fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
     wrapped(COLUMNS, rows)
 }
 
-/// The rows of a table of claims as lines of text, in six columns of the given widths. Long texts continue on the next
-/// line. The third, fourth and fifth column are aligned to the right.
+/// The rows of a table of claims (statements with numbers) as lines of text, in six columns of the given widths. Long
+/// texts continue on the next line. The third, fourth and fifth column are aligned to the right.
 pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String; 6]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -44,8 +45,8 @@ pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String
 }
 
 impl Compared {
-    /// The claim as the texts of one row: what it says, its place in the paper, the paper's value, our value, their
-    /// difference, the reason for it.
+    /// The claim as the texts of one row of the table of claims: what the claim says, its place in the paper, the
+    /// paper's value, our value, their difference, the reason for the difference.
     pub fn row(&self) -> [String; 6] {
         let paper = self.paper.as_ref().map_or_else(|| "figure only".to_owned(), |m| shown(m, self.share, false));
         let ours = shown(&self.ours, self.share, true);
@@ -109,7 +110,7 @@ pub fn number(x: f64, share: bool) -> String {
     format!("{x:.digits$}")
 }
 
-/// The claims of several experiments, each compared with our value, as a JSON list.
+/// The papers' claims that several experiments check, each with the paper's value and our value, as a JSON list.
 pub fn render_json<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> serde_json::Value {
     let one = |(name, report): (&str, &PaperReport)| {
         let mut value = serde_json::to_value(report).expect("plain data always serialises");

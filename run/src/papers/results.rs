@@ -36,7 +36,7 @@ impl Measured {
     }
 
     /// The smallest range that covers all `ranges`. Its low (high) end is open if one of the ranges has an open low
-    /// (high) end. `Nothing` if `ranges` is empty or has an entry that is not a range of numbers.
+    /// (high) end. `Nothing` if `ranges` is empty or if one of its values is not a range of numbers.
     pub fn covering(ranges: Vec<Measured>) -> Measured {
         let covering = |a: Measured, b: Measured| match (a, b) {
             (Measured::Numbers(low, high), Measured::Numbers(from, to)) => {
@@ -58,8 +58,8 @@ impl Measured {
 pub struct Results<'a> {
     /// The plan of the experiment that was run.
     pub plan: &'a Plan,
-    /// The plan's finished runs, in the order of the plan: variants (combinations of swept values) vary slowest, then
-    /// seeds, then policies.
+    /// The finished runs of the experiment, in the order of the plan: variants (combinations of swept values) vary
+    /// slowest, then seeds, then policies.
     pub cells: &'a [Cell],
 }
 

@@ -11,7 +11,7 @@ use foretoken_spec::paper::Windows;
 const USUAL: [f64; 2] = [0.1, 0.9];
 
 /// The range between the two quantiles [`USUAL`] of the windows' mean draft lengths, over all seeds and all variants
-/// (combinations of swept values) that `what.at` picks. A window is a few seconds of a run.
+/// (combinations of swept values) that have the swept values in `what.at`. A window is a few seconds of a run.
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
     let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn windows_outside_the_range_of_batch_sizes_are_left_out() {
         let mut series = Series::default();
-        // Four windows of 2 s. In the steps of window 1 to 4, the batch has 4, 12, 12 and 4 requests, and each request
-        // drafts 6, 2, 4 and 6 tokens.
+        // The run is cut into four windows of 2 s. In the steps of window 1 to 4, the batch has 4, 12, 12 and 4
+        // requests, and each request drafts 6, 2, 4 and 6 tokens.
         for (window, (batch, drafts)) in [(4, 6), (12, 2), (12, 4), (4, 6)].into_iter().enumerate() {
             for tick in 0..4 {
                 let start = Time::from_s(window as f64 * 2.0 + f64::from(tick) * 0.5);

@@ -89,8 +89,9 @@ fn unreadable(error: ReportError) -> Box<Problem> {
     Problem::bad_input(error.to_string()).help("the folder is damaged, or another version of Foretoken wrote it")
 }
 
-/// Do output tokens leave for the clients before or after a step makes its draft tokens, if the run makes draft tokens
-/// at the end of a step (as vLLM does)? `None` if the run makes them at the start of a step.
+/// For a run that makes draft tokens at the end of a step (as vLLM does): are a step's output tokens sent to the
+/// clients before or after the step makes its draft tokens? `None` if the run makes draft tokens at the start of a
+/// step.
 fn behind(plan: &Plan, key: &Key) -> Result<Option<DeliverAt>> {
     let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));
     let Some(variant) = plan.variants.iter().find(same) else { return Ok(None) };

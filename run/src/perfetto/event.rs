@@ -25,8 +25,8 @@ pub struct Event {
     /// The id that connects the start, the stops and the end of an arrow; absent for other kinds of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
-    /// To which span the end of an arrow points: `e` for the span that is open at its time; absent for other kinds of
-    /// events.
+    /// To which span the end of an arrow points: `e` for the span that is open at the time of the arrow's end; absent
+    /// for other kinds of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     bp: Option<&'static str>,
     /// The category of an arrow, which the format requires; absent for other kinds of events.

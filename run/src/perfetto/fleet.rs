@@ -109,9 +109,9 @@ impl Fleet {
         }
     }
 
-    /// Adds an arrow from each request in `placed` (requests that begin to run in the shown time) to the step in which
-    /// a replica first ran it, and on to the step in which its decode replica gave the first token. Leaves out steps
-    /// that the timeline does not show.
+    /// Adds an arrow from each request in `placed` (requests that begin to run in the time that the timeline shows) to
+    /// the step in which a replica first ran it, and from there to the step in which its decode replica gave the first
+    /// token. Leaves out steps that the timeline does not show.
     pub fn add_arrows(
         &self,
         events: &mut Vec<Event>,

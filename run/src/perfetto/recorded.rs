@@ -23,7 +23,7 @@ pub struct Recorded<'a> {
     pub requests: &'a RequestRecords,
     /// Number of KV blocks that the run's requests could use; `None` if it is not known.
     pub blocks: Option<u32>,
-    /// Do output tokens leave for the clients before or after a step makes its draft tokens, if the run makes draft
-    /// tokens at the end of a step? `None` if the run makes draft tokens at the start of a step.
+    /// For a run that makes draft tokens at the end of a step: are a step's output tokens sent to the clients before or
+    /// after the step makes its draft tokens? `None` if the run makes draft tokens at the start of a step.
     pub behind: Option<DeliverAt>,
 }

@@ -22,13 +22,15 @@ pub struct Answer {
     pub url: String,
     /// The users' question in one sentence.
     pub asks: String,
-    /// Do the claims that decide the answer hold for all values that the experiment assumes?
+    /// Do the claims (statements with numbers) that decide the answer hold for all values that the experiment assumes?
     pub decided: Decided,
-    /// The answer in one sentence. If the question's claims do not decide it, the sentence says which claim is open.
+    /// The answer in one sentence. If the question's claims (statements with numbers) do not decide the answer, the
+    /// sentence names the first claim that holds only for some assumed values or was not measured.
     pub answer: String,
     /// Facts that the thread does not state, with the values that the experiment assumes for them.
     pub assumed: Vec<String>,
-    /// The claims that the question's answer rests on, each with its measured value, in the order of the file.
+    /// The claims that the question's answer rests on, each with its measured value, in the order of the experiment's
+    /// file.
     pub claims: Vec<Finding>,
 }
 
@@ -48,7 +50,7 @@ pub enum Decided {
 /// One claim of a question, with the value that this run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Name of the claim within its experiment.
+    /// Name of the claim (a statement with a number), unique within the experiment.
     pub id: String,
     /// What is claimed, in our words.
     pub says: String,
@@ -60,7 +62,8 @@ pub struct Finding {
     pub share: bool,
     /// How the value that this run measured compares with the value that the thread reports.
     pub verdict: Verdict,
-    /// Why the values differ, or why the claim cannot be decided; absent if no reason is given.
+    /// Why the measured and the reported value differ, or why the claim cannot be decided; absent if no reason is
+    /// given.
     pub because: Option<String>,
 }
 
@@ -128,7 +131,8 @@ impl Finding {
         self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| in_words(reported, false, |x| self.digits(x)))
     }
 
-    /// A number of a claim as text with about three significant digits, also below 0.1. A share is in percent.
+    /// A number in a claim's measured or reported value as text with about three significant digits, also below 0.1. A
+    /// share is in percent.
     fn digits(&self, x: f64) -> String {
         if self.share || x == 0.0 || x.abs() >= 0.1 {
             return number(x, self.share);

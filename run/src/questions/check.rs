@@ -1,4 +1,4 @@
-//! Checks the `[question]` table of a plan, which states a question of users and its answers.
+//! Checks the `[question]` table of an experiment, which states a question of users and its answers.
 
 use crate::papers::check_claims;
 use crate::plan::Plan;

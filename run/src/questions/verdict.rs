@@ -1,5 +1,6 @@
-//! Compares a measured range with a reported value, and decides whether a claim holds. The measured range is over all
-//! values that the experiment assumes.
+//! Compares a measured range with a reported value, and decides whether a claim (a statement with a number) holds. The
+//! measured range covers the results with all values that the experiment assumes for facts that the thread does not
+//! state.
 
 use crate::papers::compared::compare;
 use crate::papers::results::Measured;
@@ -29,7 +30,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict on a claim as text for the table of claims.
+    /// The verdict (how the measured value compares with the reported value) as text for the table of claims.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",

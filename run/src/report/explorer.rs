@@ -15,8 +15,8 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
         counts(cells).iter().filter(|p| p.reached > 0).map(|p| p.accepted as f64 / p.reached as f64).collect();
     let acceptance = match &plan.variants[0].experiment.acceptance.source {
         Rates::Constant { .. } => String::new(),
-        // The explorer's page cannot draw from recorded acceptance. So it opens with the acceptance rates by draft
-        // position that the run counted.
+        // The explorer's page cannot draw which tokens are right from recorded acceptance. So the page opens with the
+        // acceptance rate of each draft position, which this run counted.
         _ if machine.opens.is_empty() => by_depth(&rates),
         _ => machine.opens.clone(),
     };

@@ -42,7 +42,7 @@ pub struct Results {
     pub plan: Plan,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: Source,
-    /// The finished runs (one policy with one seed each), in the order of the plan.
+    /// The finished runs (one policy with one seed each), in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
     /// Warnings of the policies and of the engine, and lines about settings that did nothing.
     pub warnings: Vec<String>,
@@ -99,8 +99,8 @@ impl Results {
                 cells.len(),
                 manifest.cells
             );
-            // An interrupted live run has its own sentence, because its results also include the run that was in
-            // progress.
+            // For an interrupted live run, `report.json` has a sentence on what is finished. It is used here, because
+            // the results of such a run also include the run that was in progress.
             let far = part.unwrap_or(finished);
             format!(
                 "This run did not end: {far}. Means over fewer seeds are not comparable with others: the column `seeds` says \
@@ -124,8 +124,8 @@ impl Results {
                 timing.wall_s, timing.engine_s
             ),
         };
-        // The manifest has the time of the last command. If this command made only some of the runs, a rate over the
-        // steps of all runs would be wrong.
+        // The manifest has the time of the last command. If this command made only some of the runs, dividing the
+        // request-steps of all runs by this time would give a wrong rate.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
             text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
         }

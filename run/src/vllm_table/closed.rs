@@ -9,8 +9,9 @@ use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 
 /// The one variant (without sweeps) of a plan, with a closed loop in place of its arrivals. Settings without effect in
-/// a closed loop with a fixed draft length (arrivals, their transformations, bounds, beliefs) get their defaults. If a
-/// plan sweeps only these settings, a note on stderr names the sweeps. The variant records its steps.
+/// a closed loop with a fixed draft length (arrivals, their transformations, latency bounds, the table `[belief]`) get
+/// their defaults. If a plan sweeps only these settings, a note on stderr names the sweeps. The variant records its
+/// steps.
 ///
 /// # Errors
 /// The experiment sweeps a setting that has an effect in closed loops.

@@ -30,7 +30,8 @@ pub struct Measured {
     /// For each number of requests that a step may schedule (requests in prefill included): the number of steps that
     /// schedule this number, summed over seeds.
     pub sizes: BTreeMap<u32, u64>,
-    /// Largest share (0 to 1) of the KV blocks in use, over the whole loops of all seeds, also before the measurement.
+    /// Largest share (0 to 1) of the KV blocks in use, over the whole closed loops of all seeds, including the time
+    /// before the measurement starts.
     pub kv_peak: f64,
 }
 

@@ -167,8 +167,8 @@ impl Table {
     }
 }
 
-/// By how many percent every draft length's rate differs from the rate of the row's fastest length; one line per number
-/// of clients.
+/// By how many percent the rate (output tokens per second) of every draft length differs from the rate of the fastest
+/// length; one line per number of clients.
 fn compared(rows: &[(u32, &Choice)]) -> String {
     let Some((_, first)) = rows.first() else { return String::new() };
     let lengths: Vec<u32> = first.all.iter().map(|length| length.k).collect();
@@ -227,7 +227,8 @@ fn remark(row: &Row, seeds: usize) -> String {
     remarks.join("; ")
 }
 
-/// A text that names the second fastest draft length, for a row in which no other length is as good as the fastest.
+/// A text that names the second fastest draft length, for a row of the table (a number of clients) in which no other
+/// length is as good as the fastest.
 fn next(m: &Loop, seeds: usize) -> String {
     let behind = m.choice.with_verdict(Verdict::Behind);
     let next = behind.max_by(|a, b| a.over_fastest.mean.total_cmp(&b.over_fastest.mean));

@@ -24,7 +24,7 @@ const BEHIND: f64 = 0.01;
 /// The table of draft lengths by batch size, and the closed loops from which it was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// One row for each number of clients that the user asked for, ascending.
+    /// The rows of the table of draft lengths: one for each number of clients that the user asked for, ascending.
     pub rows: Vec<Row>,
     /// vLLM's `num_speculative_tokens_per_batch_size`, as (first size, last size, draft length); empty if no row is in
     /// the table.
@@ -39,8 +39,8 @@ pub struct Table {
 pub struct Row {
     /// Number of clients of the closed loop. Each client has one request at the server at any time.
     pub clients: u32,
-    /// The results of the row's closed loops. `None` if no loop is run, because the engine can never hold this number
-    /// of requests, or because it is above [`LARGEST`].
+    /// The results of the closed loops with this row's number of clients. `None` if no loop is run, because the engine
+    /// can never hold one request of each client, or because the number of clients is above [`LARGEST`].
     pub measured: Option<Loop>,
     /// Why the row is not in the table of draft lengths; `None` if the row is in the table.
     pub not_reached: Option<String>,
@@ -78,8 +78,8 @@ impl Loop {
         of_length(&self.alone, self.alone_choice.fastest)
     }
 
-    /// The batch size for which the row stands: the number of requests that the median step of the closed loop
-    /// schedules, with the row's draft length.
+    /// The batch size for which this row of the table of draft lengths stands: the number of requests that the median
+    /// step of the closed loop schedules, with the row's draft length.
     pub fn scheduled(&self) -> u32 {
         self.taken().scheduled()
     }
@@ -236,8 +236,9 @@ pub fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
-/// The (batch size, draft length) of each row that is in the table. A row is not in the table if no loop was run for
-/// it, or if its steps schedule no more requests than the steps of an earlier row; `not_reached` then says why.
+/// The (batch size, draft length) of each row that is in the table of draft lengths. A row is not in the table if no
+/// closed loop was run for it, or if its steps schedule no more requests than the steps of an earlier row;
+/// `not_reached` then says why.
 fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {
@@ -275,8 +276,8 @@ fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
     ranges
 }
 
-/// Why no closed loop of `clients` clients is run: the engine can never hold that number of requests, or `clients` is
-/// above [`LARGEST`]. `None` if the loop is run.
+/// Why no closed loop of `clients` clients is run: the engine can never hold one request of each client, or `clients`
+/// is above [`LARGEST`]. `None` if the loop is run.
 fn limit(sample: &Setting, clients: u32) -> Option<String> {
     let config = sample.engine(true);
     let shortest = sample.workload.prompt_len.iter().copied().min().unwrap_or(1);

@@ -72,9 +72,9 @@ fn upper(over: Interval) -> f64 {
     over.mean + over.half_width.unwrap()
 }
 
-/// Checks that each length's speedup over the plain engine in the row equals the speedup in ordinary runs; the
-/// logarithms may differ by 0.04. Also checks the length that is fastest in ordinary runs: it may be faster than the
-/// row's length by at most 1 %, or by the upper end of the row's interval if this is more.
+/// Checks each draft length's speedup over the engine without a drafter: the speedup in `row` must equal the speedup in
+/// ordinary runs; the logarithms may differ by 0.04. Also checks the length that is fastest in ordinary runs: it may be
+/// faster than the row's length by at most 1 %, or by the upper end of the row's interval if this is more.
 fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     let policy = |k: u32| match k {
         0 => by_batch_size(vec![(1, 256, 0), (257, 257, 1)]),

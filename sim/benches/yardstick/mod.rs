@@ -14,8 +14,8 @@ pub struct Coin {
 }
 
 impl Coin {
-    /// Draws which draft tokens are right, for the requests of a workload, with at most `max_draft_len` draft tokens a
-    /// round.
+    /// Draws which draft tokens are right, for the requests of a workload, with at most `max_draft_len` draft tokens in
+    /// a round (a request's draft tokens of one step).
     fn of(workload: &Workload, max_draft_len: u32) -> Coin {
         let mut coin = Coin { words: Vec::new(), first: Vec::new(), ranks: RankLaw::default() };
         let right = threshold(0.8);
@@ -117,7 +117,8 @@ impl Yardstick {
             max_draft_len: 4,
             draft_at: Some(DraftAt::StepStart),
             // These settings switch three rules of vLLM 0.33 off: KV blocks are not reserved for the whole sequence, no
-            // KV slots are reserved for draft tokens, and admitted requests are not padded to the length of a decode.
+            // KV slots are reserved for draft tokens, and an admitted request with one token left to compute gets no
+            // padding tokens.
             scheduler_reserve_full_isl: Some(false),
             num_lookahead_tokens: Some(0),
             max_num_new_slots_for_drafting: Some(0),

@@ -25,14 +25,16 @@ pub struct LookupBesideModel {
     /// For rounds that the draft model drafts: probability, [0, 1], that the i-th draft token of the round is right if
     /// all before it are. The last rate holds for all deeper places.
     pub rates: Vec<f64>,
-    /// Most tokens that the model drafts in a round, 1 to 32. A lookup drafts up to the policy's length.
+    /// Most tokens that the model drafts in a round, 1 to 32. A lookup drafts up to the draft length that the policy
+    /// chooses.
     pub model_len: u32,
 }
 
 impl LookupBesideModel {
     /// Checks the settings. The draft model's acceptance rates, the lookup's match rate and its precision must be in
-    /// [0, 1]. The lookup's mean number of right tokens in a row must be at least 1, and large enough for match rate
-    /// and precision. `model_len` must be from 1 to 32.
+    /// [0, 1]. The lookup's mean number of right tokens in a row must be at least 1. With r = match rate · precision,
+    /// the share of positions that repeat earlier text, r must be below 1 and this mean at least r / (1 − r).
+    /// `model_len` must be from 1 to 32.
     pub(super) fn check(&self) -> Result<(), BadAcceptance> {
         let key = "source.lookup-beside-model";
         self.lookup.check(&format!("{key}.lookup"))?;

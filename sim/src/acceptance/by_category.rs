@@ -51,8 +51,8 @@ pub enum CategoryRates {
 }
 
 impl CategoryRates {
-    /// Checks the numbers of this law of acceptance. `key` is the law's path below `acceptance`, and the error names
-    /// it.
+    /// Checks this law of acceptance: its rates must be in [0, 1], its points must have rising tokens, and the settings
+    /// of its prompt lookup must be good. `key` is the law's path below `acceptance`; the error begins with it.
     fn check(&self, key: &str) -> Result<(), BadAcceptance> {
         match self {
             CategoryRates::Constant { rate } => check_rates(&format!("{key}.constant.rate"), &[*rate]),

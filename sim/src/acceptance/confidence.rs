@@ -92,10 +92,10 @@ impl Confidence {
 const RATES: usize = 64;
 /// The acceptance rates for which confidences are tabulated have logits between −9.2 and 9.2.
 const RATE_REACH: f64 = 9.2;
-/// Number of quantiles u, in (0, 1), that are tabulated of each distribution of confidences. The logits of u are spaced
-/// evenly over ±REACH, because the tails decide how well high confidences are calibrated.
+/// Number of tabulated quantiles of each distribution of confidences. The logits of their probabilities u, in (0, 1),
+/// are spaced evenly over ±REACH, because the tails decide how well high confidences are calibrated.
 const QUANTILES: usize = 192;
-/// The tabulated quantiles u have logits between −12 and 12.
+/// The quantiles of confidences are tabulated at probabilities u whose logits lie between −12 and 12.
 const REACH: f64 = 12.0;
 /// Number of points of the numeric integrals over z, the log-odds that a token is right.
 const POINTS: usize = 512;

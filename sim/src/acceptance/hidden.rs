@@ -7,8 +7,8 @@ use super::{AcceptanceSource, Truths};
 use crate::executor::RequestTruth;
 use crate::workload::RequestId;
 
-/// The unfinished requests as their acceptance source knows them. Only bounds (policies that know more than a server
-/// can) may read this.
+/// What the acceptance source knows about the unfinished requests, such as the probability law of their acceptance.
+/// Only bounds (policies that know more than a server can) may read this.
 #[derive(Clone, Copy)]
 pub struct Hidden<'a> {
     acceptance: &'a dyn AcceptanceSource,

@@ -17,25 +17,26 @@ pub trait Law: Send + Sync {
     fn prior(&self, request: RequestTruth, weights: &mut Vec<f64>);
 
     /// The probability that the draft token at output position `position` and `depth` (from 0) of its round is right,
-    /// if `hypothesis` about the request is true. `before` says whether the draft token at the position before is
-    /// right.
+    /// if hypothesis number `hypothesis` (a possible value of what is hidden about the request) is true. `before` says
+    /// whether the draft token at the previous position is right.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, before: bool) -> f64;
 
     /// The probability that a prompt lookup finds a match at a position where the first copied token would be wrong. 1
     /// for drafters that always have a proposal.
     fn proposes_if_wrong(&self) -> f64;
 
-    /// The log-odds that a draft token is right, given its confidence, by the curve from which confidences are drawn.
-    /// `None` if the confidences that policies see carry no information.
+    /// The log-odds that a draft token is right, given its confidence, by the true calibration curve of the
+    /// confidences. `None` if the confidences that policies see carry no information.
     fn evidence(&self, confidence: f64, depth: u32) -> Option<f64>;
 
     /// Mean and standard deviation of the log-odds [`evidence`](Law::evidence) over the random draws of the confidence
-    /// at this position and depth. `hypothesis` about the request is taken as true. It is not known whether the token
-    /// is right.
+    /// at this position and depth. It is assumed that hypothesis number `hypothesis` (a possible value of what is
+    /// hidden about the request) is true, and that it is not known whether the token is right.
     fn evidence_spread(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> (f64, f64);
 
-    /// The rate for which the confidence at this position and depth is drawn, if `hypothesis` about the request is
-    /// true: the probability that the token is right, averaged over the draft rounds that reach this depth.
+    /// The rate for which the confidence at this position and depth is drawn, if hypothesis number `hypothesis` (a
+    /// possible value of what is hidden about the request) is true: the probability that the token is right, averaged
+    /// over the draft rounds that reach this depth.
     fn confidence_rate(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32) -> f64;
 
     /// The request's own rate, which no server knows: the probability that the draft token at output position

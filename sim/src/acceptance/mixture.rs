@@ -1,5 +1,5 @@
 //! `mixture`: every request draws its own acceptance rate from a Beta law (the law of its task category if there is
-//! one). Whether a draft token is right is correlated with whether the draft token at the position before is right.
+//! one). Whether a draft token is right is correlated with whether the draft token at the previous position is right.
 //! Over all requests the conditional rate rises with depth although each request's rate is constant: deep positions are
 //! mostly reached by easy requests (docs/model.md 6.5).
 
@@ -90,7 +90,8 @@ impl Default for Mixture {
 pub(super) struct MixtureBits {
     /// The Beta distribution of each category's acceptance rates, by the index of the category.
     laws: Vec<rand_distr::Beta<f64>>,
-    /// The hypotheses about the rate of a request, for each category: possible rates with their probabilities.
+    /// For each category: the possible acceptance rates of a request, each with its probability (the hypotheses of
+    /// [`Law::prior`](super::Law::prior)).
     hypotheses: Vec<Vec<(f64, f64)>>,
     autocorrelation: f64,
     seed: u64,

@@ -50,11 +50,12 @@ pub struct TruthRow {
     /// The most tokens that a draft round may propose, by the output position where the round starts. Empty if the
     /// proposals have no such limits.
     proposed: Vec<u8>,
-    /// Bitmaps with the layout of `words`: 1 where it is known whether the draft token is right, 0 where this is made
-    /// up. Empty if it is known everywhere.
+    /// Bitmaps with the layout of `words`: 1 where a real run revealed whether the draft token is right, 0 where
+    /// `words` has an invented value. Empty if no value is invented.
     known: Vec<u64>,
     /// The log-odds of the probability that a draft token of the request is right, if the request has the same
-    /// probability at all positions and depths. `None` if it has not, or if the source did not fill it in.
+    /// probability at all positions and depths. `None` if the probability differs between positions or depths, or if
+    /// the acceptance source did not store it.
     rate_logit: Option<f64>,
 }
 
@@ -73,34 +74,35 @@ impl TruthRow {
         self.rate_logit = None;
     }
 
-    /// Marks for all draft tokens that it is not known whether they are right: no real run revealed it, so it is made
-    /// up. [`know`](TruthRow::know) marks single draft tokens as known.
+    /// Marks for all draft tokens that no real run revealed whether they are right, so that the row has invented
+    /// values. [`know`](TruthRow::know) marks single draft tokens as known.
     pub fn know_nothing(&mut self) {
         self.known.clear();
         self.known.resize(self.words.len(), 0);
     }
 
-    /// Marks as known whether the draft token at output position `n` and `depth` (from 0) of its round is right. Call
-    /// [`know_nothing`](TruthRow::know_nothing) before.
+    /// Marks that a real run revealed whether the draft token at output position `n` and `depth` (from 0) of its round
+    /// is right. Call [`know_nothing`](TruthRow::know_nothing) before.
     pub fn know(&mut self, depth: usize, n: usize) {
         self.known[depth * self.words_per_depth + n / 64] |= 1 << (n % 64);
     }
 
-    /// Whether it is known for every draft token of the request if it is right. Where a real run did not reveal this,
-    /// it is made up.
+    /// True if no value of the row is invented. A row has invented values if it replays a real run that did not reveal
+    /// for every draft token whether it is right.
     #[inline]
     pub fn is_all_known(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Whether one bitmap says for all depths of a round which draft tokens are right, and nothing in it is made up.
+    /// Whether one bitmap says for all depths of a round which draft tokens are right, and none of its values is
+    /// invented (not revealed by the replayed run).
     #[inline]
     fn is_plain(&self) -> bool {
         self.depths == 1 && self.known.is_empty()
     }
 
-    /// Whether it is known, and not made up, if the draft token at output position `n` and `depth` of its round is
-    /// right.
+    /// False if the row's value for the draft token at output position `n` and `depth` of its round is invented,
+    /// because no real run revealed whether the token is right.
     #[inline]
     pub fn is_known(&self, n: u32, depth: u32) -> bool {
         let (row, word) = ((depth as usize).min(self.depths - 1) * self.words_per_depth, n as usize / 64);
@@ -171,8 +173,8 @@ impl TruthRow {
         word < self.words_per_depth && self.words[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// Marks the draft token at output position `n` as right at every depth of a round for which a real run revealed
-    /// whether it is right.
+    /// Marks the draft token at output position `n` as right. Does this only at the depths at which a real run revealed
+    /// whether the draft token at this position is right.
     fn set_known(&mut self, n: u32) {
         for depth in 0..self.depths {
             if self.is_known(n, depth as u32) {
@@ -216,15 +218,16 @@ pub trait AcceptanceSource: Send + Sync {
 
     /// The confidence (0, 1] that a policy sees for the draft token at `depth` (from 0) of the round that starts at
     /// output position `round_start`. It must be a pure function of its arguments. For chains it is called only if the
-    /// policy reads values of its draft tokens, or if a bound (a policy that knows more than a server can) asks.
+    /// policy reads confidences, entropies or divergences of draft tokens, or if a bound (a policy that knows more than
+    /// a server can) asks.
     ///
     /// `right` says whether the token is right, if every earlier token of the draft round was right. Otherwise `right`
     /// is `None`, and `path` distinguishes the branches of a tree (0 along first guesses).
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32;
 
     /// The same value as [`confidence`](AcceptanceSource::confidence). `truth` is the row that
-    /// [`start`](AcceptanceSource::start) filled in for this request. A source may store in it, once a request, what a
-    /// confidence depends on.
+    /// [`start`](AcceptanceSource::start) filled in for this request. `start` may have stored in it the values from
+    /// which confidences are drawn, so that they are computed only once for each request.
     fn confidence_with(
         &self,
         request: RequestTruth,
@@ -262,8 +265,8 @@ pub trait AcceptanceSource: Send + Sync {
         self.ranks().divergence(first, rank)
     }
 
-    /// Called when a decision used whether a draft token is right, at a position where this is made up
-    /// ([`is_known`](TruthRow::is_known)).
+    /// Called when an invented value decided how many draft tokens of a round are accepted: the replayed run did not
+    /// reveal whether the draft token at `_depth` is right ([`is_known`](TruthRow::is_known)).
     fn unknown_used(&self, _request: RequestTruth, _round_start: u32, _depth: u32) {}
 
     /// Whether the drafter may have nothing to propose ([`TruthRow::matched`]).

@@ -10,8 +10,8 @@ use std::num::NonZeroU64;
 const NONE: u32 = u32::MAX;
 const NO_REQUEST: RequestId = RequestId::MAX;
 
-/// For each unfinished request: the bitmap of which of its draft tokens are right. The row of each request in the table
-/// has room for the longest bitmap so far.
+/// For each unfinished request: the bitmap of which of its draft tokens are right. All rows of the table are equally
+/// long: at least as long as the longest bitmap that was ever stored.
 pub struct PlainRows {
     /// Number of 64-bit words of each request's row in the table of bitmaps.
     stride: usize,

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// Prompt lookup: how often it finds a match, and how many tokens of a match are right. The defaults are assumed: with
 /// proposals of 3 or 4 tokens, draft rounds accept 0.3 to 0.4 of the verified tokens, the range of SmartSpec's section
-/// 7.1.2. `precision` is over all positions. Rounds have fewer right matches, because a round starts where the last one
-/// went wrong, which is rarely inside repeated text.
+/// 7.1.2. `precision` counts the matches at all output positions. Of the matches at which rounds start, fewer are
+/// right, because a round starts where the previous round went wrong, which is rarely inside repeated text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptLookup {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// With the default settings and rounds of 3 or 4 draft tokens, a share of 0.3 to 0.4 of the verified tokens is
-    /// accepted, as SmartSpec's section 7.1.2 reports. Each round starts where the round before ended.
+    /// accepted, as SmartSpec's section 7.1.2 reports. Each round starts where the previous round ended.
     #[test]
     fn the_defaults_accept_as_the_paper_says() {
         for k in 3..=4 {

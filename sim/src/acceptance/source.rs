@@ -48,15 +48,15 @@ pub(super) trait Bits: Send + Sync {
         weights.push(1.0);
     }
 
-    /// The [`rate`](Bits::rate) of right draft tokens at `position` and `depth`, if hypothesis number `_hypothesis`
-    /// about the request is true.
+    /// The [`rate`](Bits::rate) of right draft tokens at `position` and `depth`, if hypothesis number `_hypothesis` (a
+    /// possible value of what is hidden about the request) is true.
     fn rate_of_hypothesis(&self, request: RequestTruth, _hypothesis: usize, position: u32, depth: u32) -> f64 {
         self.rate(request, position, depth)
     }
 
-    /// The probability that the draft token at `position` and `depth` is right, if the hypothesis about the request is
-    /// true ([`Law::right_after`]). `_before` says whether the draft token at the position before is right. The default
-    /// is for independent draft tokens.
+    /// The probability that the draft token at `position` and `depth` is right, if hypothesis number `hypothesis` (a
+    /// possible value of what is hidden about the request) is true ([`Law::right_after`]). `_before` says whether the
+    /// draft token at the previous position is right. The default is for independent draft tokens.
     fn right_after(&self, request: RequestTruth, hypothesis: usize, position: u32, depth: u32, _before: bool) -> f64 {
         self.rate_of_hypothesis(request, hypothesis, position, depth)
     }

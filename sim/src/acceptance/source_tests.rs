@@ -257,7 +257,8 @@ fn bad_settings_name_their_key() {
     assert!(spec.check().unwrap_err().to_string().contains("prior_sd"));
 }
 
-/// Confidences can be drawn from every Beta law that passes the check, and the drawing is quick.
+/// For every Beta law of acceptance rates that passes the check of the settings, confidences can be drawn, and this is
+/// quick.
 #[test]
 fn extreme_laws_of_rates_are_drawn_from_or_refused() {
     let extremes = [1e-320, 1e-30, 1e-3, 0.5, 1.0, 1e6, 1e30, 1e308, 0.0, -1.0, f64::NAN, f64::INFINITY];

@@ -42,7 +42,8 @@ pub enum Rates {
     /// The probability that a draft token is right depends on the position in the output: each rate holds for `span`
     /// positions.
     ByPosition {
-        /// Probabilities that a draft token is right, [0, 1], in order. The last one holds to the end of the output.
+        /// Probabilities that a draft token is right, [0, 1], in the order of the output positions. The last one holds
+        /// to the end of the output.
         rates: Vec<f64>,
         /// Number of output positions for which each rate holds, at least 1.
         span: u32,
@@ -182,7 +183,7 @@ impl AcceptanceSpec {
     ///
     /// # Errors
     /// The errors of [`check`](Self::check). Or the source replays recordings, and a request of the workload has none.
-    /// Or the laws are by category, and a request has no law.
+    /// Or the source is `by-category`, and it has no law for the category of a request.
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
         let confidence = ConfidenceModel::new(&self.confidence, seed);

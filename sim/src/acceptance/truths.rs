@@ -23,8 +23,8 @@ pub struct Truths<'a> {
     free_rows: Vec<u32>,
     row_of: Vec<u32>,
     /// For fast reading: the bitmaps that say which draft tokens are right, side by side. `None` without draft tokens.
-    /// Also `None` for good once a request's row was not [plain](TruthRow::is_plain) (one bitmap for all depths,
-    /// nothing made up).
+    /// It becomes `None` for good when a request starts whose row is not [plain](TruthRow::is_plain); a plain row has
+    /// one bitmap for all depths and no invented values.
     plain: Option<PlainRows>,
 }
 
@@ -157,9 +157,9 @@ impl<'a> Truths<'a> {
     }
 
     /// Writes into `accepted` how many tokens verification accepts: of the first `verify_len` draft tokens of each
-    /// chain, or of the kept nodes of each tree. Trees also store their accepted path. For chains the divergences are
-    /// filled in if the policy wants them. If a token decided this number, and it is made up whether the token is
-    /// right, the token is reported to the acceptance source.
+    /// chain, or of the nodes to verify of each tree. Trees also store their accepted path. For chains the divergences
+    /// are filled in if the policy wants them. If a token decided this number, and the replayed run did not reveal
+    /// whether the token is right, the token is reported to the acceptance source.
     pub fn accept(&self, batch: &BatchView, drafts: &mut Drafts, accepted: &mut [u32]) {
         if drafts.in_trees() {
             for (i, a) in accepted.iter_mut().enumerate().take(batch.len()) {
@@ -182,8 +182,8 @@ impl<'a> Truths<'a> {
     }
 
     /// The slower part of [`accept`](Truths::accept), for chains in which the right draft tokens depend on the depth,
-    /// or in which it is partly made up (not recorded) which draft tokens are right. Reports such made-up tokens to the
-    /// acceptance source.
+    /// or for which the replayed run did not reveal all right draft tokens. Each token that decided an acceptance and
+    /// was not revealed is reported to the acceptance source.
     fn accept_and_look(&self, batch: &BatchView, verify_len: &[u32], accepted: &mut [u32]) {
         let asked = batch.ids.iter().zip(batch.emitted).zip(verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
@@ -196,17 +196,17 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// For the first `depths` draft tokens of the round that starts at output position `start`, of the request with
-    /// bitmap `row`: if it is made up whether a token is right, because no recording says so, reports to the acceptance
-    /// source that a decision used this made-up value.
+    /// Considers the first `depths` draft tokens of a round, which starts at output position `start`; its request has
+    /// bitmap `row`. For each token of which the replayed run did not reveal whether it is right: reports to the
+    /// acceptance source that an invented value decided an acceptance.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));
     }
 
-    /// Reports to the acceptance source that a decision used a made-up value, if no recording says whether the draft
-    /// token at `depth` (from 0) of a round is right. The round starts at output position `start`; its request has
-    /// bitmap `row`.
+    /// If the replayed run did not reveal whether the draft token at `depth` (from 0) of a round is right, reports to
+    /// the acceptance source that an invented value decided an acceptance. The round starts at output position `start`;
+    /// its request has bitmap `row`.
     fn look_at(&self, row: usize, start: u32, depth: u32) {
         if !self.rows[row].is_known(start + depth, depth) {
             self.acceptance.unknown_used(self.requests[row], start, depth);
@@ -290,7 +290,8 @@ impl<'a> Truths<'a> {
     }
 }
 
-/// The key of a path in the draft tree: the path from the root on which the guesses have these ranks.
+/// A number that identifies a path in the draft tree, the same as [`Node::path`](crate::tree::Node::path): a hash of
+/// the ranks of the guesses on the path from the root (0 for first guesses alone).
 fn target_path(ranks: impl Iterator<Item = u32>) -> u64 {
     ranks.enumerate().fold(0, |path, (depth, rank)| path_below(path, depth as u32, rank))
 }

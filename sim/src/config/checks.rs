@@ -1,4 +1,5 @@
-//! Checks of single settings of the engine. A check takes the key and the value; its error names the key.
+//! Checks of single settings of the engine. A check takes the name (key) and the value of a setting; its error has this
+//! name.
 
 use super::bad::BadConfig;
 use super::choices::{DecisionSeconds, DraftKv};

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// (first, last, k): k draft tokens a request for batch sizes from first to last.
+/// (first, last, k): k draft tokens for each request if the batch size is from first to last.
 pub type BatchRange = (i64, i64, i64);
 
-/// The release of vLLM whose scheduler is replicated. It decides every rule of the engine; each further setting, if it
-/// is set, replaces one of these rules.
+/// The release of vLLM whose scheduler is replicated. It decides every rule of the scheduler. Some other settings each
+/// replace one of these rules, if they are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
     /// vLLM's v0 engine as of 0.6.3, which the papers used: a step is either a prefill step or a decode step
@@ -161,7 +161,7 @@ pub enum DraftKv {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DecisionSeconds {
-    /// Time to decide the draft lengths before drafting, once a step, seconds.
+    /// Time to decide the draft lengths before drafting, once in each step, seconds.
     pub propose: f64,
     /// Time to decide after a draft pass whether the step runs another draft pass, seconds. It counts only for policies
     /// that decide after each draft pass. On hardware the host then waits for the device.

@@ -9,8 +9,8 @@ use crate::policy::BatchView;
 use crate::time::Time;
 use crate::workload::{RequestId, Workload};
 
-/// What lies between two steps if draft tokens are made at the end of a step: the draft tokens that the next step will
-/// verify, and the numbers of tokens that the device has sampled.
+/// The data that is kept between two steps if draft tokens are made at the end of a step: the draft tokens that the
+/// next step will verify, and the numbers of tokens that the device has sampled.
 #[derive(Debug, Default)]
 pub struct Ahead {
     /// The draft tokens that were made at the end of a step, and that the next step of their requests will verify.

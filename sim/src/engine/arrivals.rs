@@ -116,7 +116,8 @@ impl<'a> ArrivalStream<'a> {
         self.known_until = until;
     }
 
-    /// When the scheduler sees the next request that is known already; `Time::MAX` if no request is known.
+    /// When the scheduler sees the next request, of the requests whose sending time is known already. `Time::MAX` if no
+    /// sending time is known.
     pub fn given_at(&self) -> Time {
         self.sent_at() + self.way
     }
@@ -150,8 +151,9 @@ impl<'a> ArrivalStream<'a> {
         }
     }
 
-    /// When the scheduler may see the next request: a known request, or a request that the router may still give (see
-    /// [`know_until`](Self::know_until)). `Time::MAX` if no request can come before a running one ends.
+    /// When the scheduler may see the next request: a request whose sending time is known, or a request that the router
+    /// may still give (see [`know_until`](Self::know_until)). `Time::MAX` if no request can come before a running one
+    /// ends.
     #[inline]
     pub fn next_at(&self) -> Time {
         (self.sent_at() + self.way).min(self.known_until)

@@ -1,4 +1,4 @@
-//! Collects the results of a run: request records, totals, values over time and, if wanted, a record of every step.
+//! Collects the results of a run: request records, totals, time series and, if wanted, a record of every step.
 
 use super::request::{RejectReason, RunningRequest};
 use super::scheduler::Scheduler;
@@ -164,7 +164,7 @@ impl Collector {
         }
     }
 
-    /// Like `count_rounds`, for the frequent case, which is kept fast: all draft tokens form chains (one guess a
+    /// Like `count_rounds`, for the frequent case, which is kept fast: all draft tokens form chains (one guess for each
     /// position), and no request of the step had ended before the step's output came.
     #[inline]
     fn count_chains(&mut self, record: &mut StepRecord, ids: &[RequestId], spec: &SpecDecode) {

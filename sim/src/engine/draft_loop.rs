@@ -78,9 +78,9 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     Ok(number)
 }
 
-/// Lets the drafter select which draft tokens are verified, and counts the kept tokens of draft trees. If the drafter
-/// decided anything, charges the decision time and returns true. Panics if the drafter selects more tokens than were
-/// drafted.
+/// Lets the drafter select which draft tokens are verified, and counts the tokens to verify of draft trees. If the
+/// drafter decided anything, charges the decision time and returns true. Panics if the drafter selects more tokens than
+/// were drafted.
 pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
@@ -103,11 +103,11 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
 }
 
 /// Lowers each planned draft length to the request's limit and to the engine's longest draft length, and starts an
-/// empty draft tree for each request if trees are drafted. (The limit of a tree counts tokens.) Returns the shortest
-/// draft length (0 for trees) and the longest draft length.
+/// empty draft tree for each request if trees are drafted. (For a tree the limit is a number of tokens; its depth
+/// cannot be larger.) Returns the shortest draft length (0 for trees) and the longest draft length.
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
-    // The frequent case, kept fast: all requests have chains (one guess a position) of the same length, and this length
-    // is within all limits.
+    // The frequent case, kept fast: all requests have chains (one guess for each position) of the same length, and this
+    // length is within all limits.
     if plan.shape == DraftShape::Chain
         && let Some(&len) = plan.draft_len.first()
         && len <= drafts.max_draft_len()
@@ -161,8 +161,8 @@ impl Run<'_> {
         for pass in 1..=depth {
             self.pass(executor, pass, cost(pass))?;
             let go_on = drafter.keep_drafting(self.batch, self.drafts);
-            // The host waits for the device to learn the drafted values. If one pass gives all draft tokens, it waits
-            // only once, so the decision time is charged only for the first pass.
+            // To read the drafted values, the host must wait for the device. If one pass gives all draft tokens, the
+            // host waits only once, so the decision time is charged only for the first pass.
             if self.drafts.was_decided() && (pass == 1 || !self.in_parallel) {
                 executor.charge_decision(Moment::KeepDrafting);
             }
@@ -202,8 +202,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The number of tokens that draft pass `pass` processes and reads. `shape` counts one token for each request; this
-    /// adds the further nodes of each request's draft tree in the pass.
+    /// How many tokens draft pass `pass` processes, and how many KV tokens it reads. `shape` counts one token for each
+    /// request; this adds the further nodes of each request's draft tree in the pass.
     fn widened(&self, mut shape: PassShape, pass: u32) -> PassShape {
         for (i, tree) in self.drafts.trees.iter().enumerate().take(self.step.batch.len()) {
             if self.plan.draft_len[i] >= pass {
@@ -217,7 +217,7 @@ impl Run<'_> {
         shape
     }
 
-    /// Runs a draft pass that gives no draft tokens. The step then counts at least one draft pass.
+    /// Runs a draft pass that gives no draft tokens. Afterwards the step's number of draft passes is at least 1.
     fn idle<E: Executor>(&mut self, executor: &mut E, cost: PassCost) -> Result<(), E::Error> {
         let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None, cost };
         executor.draft(self.step, &pass, self.drafts)?;

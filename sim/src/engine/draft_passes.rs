@@ -60,8 +60,8 @@ pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     if passes.in_parallel() { k } else { passes.number(k) }
 }
 
-/// Token counts of the step that just ran. From these counts follow the numbers of tokens that the draft passes at the
-/// end of the step process and read.
+/// Token counts of the step that just ran. From these counts follow the number of tokens that each draft pass at the
+/// end of the step processes, and the number of KV tokens that it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// Shape of the step's target pass: number of new tokens, and tokens of KV that it reads.
@@ -125,8 +125,8 @@ impl DraftPasses {
         self.kind != Kind::Block || pass == 2
     }
 
-    /// The number of tokens that draft pass number `pass` (from 1) processes and reads. `ran` has the token counts of
-    /// the step at whose end the pass runs, and `k` is the draft length.
+    /// How many tokens draft pass number `pass` (from 1) processes, and how many KV tokens it reads. `ran` has the
+    /// token counts of the step at whose end the pass runs, and `k` is the draft length.
     pub fn shape(&self, ran: &Ran, k: u32, pass: u32) -> PassShape {
         match self.kind {
             Kind::Lookup => PassShape::default(),
@@ -152,8 +152,8 @@ impl DraftPasses {
     }
 }
 
-/// The numbers of tokens processed and read in a pass over `n` new tokens of each request. The new tokens follow the
-/// request's tokens in KV.
+/// How many tokens a pass over `n` new tokens of each request processes, and how many KV tokens it reads. The new
+/// tokens follow the request's tokens in KV.
 fn each(ran: &Ran, n: u64) -> PassShape {
     let own = ran.requests * n * (n + 1) / 2;
     PassShape { requests: ran.requests, batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }

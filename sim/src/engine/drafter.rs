@@ -134,7 +134,7 @@ impl SpeculativeConfig {
     }
 }
 
-/// No drafter: the engine decodes one token a request and step (invariant 7 of INVARIANTS.md).
+/// No drafter: the engine decodes one token for each request in each step (invariant 7 of INVARIANTS.md).
 pub struct NoDraft;
 
 impl<E: Executor> Hooks<E> for NoDraft {

@@ -17,8 +17,8 @@ const GONE: RequestId = RequestId::MAX;
 pub struct HeldDrafts {
     /// Id of the request in each row of this table of held draft tokens.
     ids: Vec<RequestId>,
-    /// Whether the draft tokens form chains (one guess a position) or trees, and the draft length that the policy
-    /// planned for each request.
+    /// Whether the draft tokens form chains (one guess for each position) or trees, and the draft length that the
+    /// policy planned for each request.
     pub plan: DraftPlan,
     /// The draft tokens of each request, in the order of `ids`.
     pub drafts: Drafts,

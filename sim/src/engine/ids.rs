@@ -13,7 +13,8 @@ pub(super) struct Ids {
     ids: RequestId,
     /// Whether the engine forgets ended requests.
     forgets: bool,
-    /// Ended requests that no step in flight contains and whose end was reported to the drafter, in order.
+    /// Ended requests that no step in flight contains and whose end was reported to the drafter, in the order of their
+    /// ends.
     settled: VecDeque<RequestId>,
     /// Ids of requests that have ended and that the engine has forgotten. New requests take these ids first.
     free: Vec<RequestId>,

@@ -1,7 +1,8 @@
 //! The engine loop: schedule, draft, verify, update, observe. The loop is the same for every clock.
 //!
-//! `step_start.rs` and `step_end.rs` have the phases of a step in the two orders that ARCHITECTURE.md describes. The
-//! loop is generic over executor and drafter. It allocates no memory once its buffers have grown.
+//! The phases of a step have two orders (ARCHITECTURE.md). In `step_start.rs` draft tokens are made at the start of the
+//! step that verifies them. In `step_end.rs` they are made at the end of a step, for the next step. The loop is generic
+//! over executor and drafter. It allocates no memory once its buffers have grown.
 
 mod ahead;
 mod arrivals;

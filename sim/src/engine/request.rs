@@ -150,7 +150,8 @@ pub enum RejectReason {
     PromptOverPool,
     /// The prompt is longer than the draft model's own KV pool.
     PromptOverDraftPool,
-    /// The request can begin in no step: the token budget, its draft tokens and its padding do not fit together.
+    /// No step can begin the request: it has one token left to compute and gets padding tokens in place of draft
+    /// tokens, and the padding does not fit into the token budget of a step.
     NoStepFits,
     /// Prompt and output became larger than the KV pool.
     OutgrewPool,

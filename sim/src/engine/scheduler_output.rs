@@ -30,12 +30,13 @@ pub struct SchedulerOutput {
     /// Whether nothing is drafted at the end of the step, because no request can use draft tokens. Always false unless
     /// `can_skip_drafts` is among the rules.
     pub skip_drafts: bool,
-    /// Requests that this step moved from the waiting list to the running list, in order. They are the last requests of
-    /// the running list.
+    /// Requests that this step moved from the waiting list to the running list, in the order of their admissions. They
+    /// are the last requests of the running list.
     pub admitted: Vec<Admission>,
-    /// Requests that this step preempted, in order, each with its state before the preemption.
+    /// Requests that this step preempted, in the order of their preemptions, each with its state before the preemption.
     pub preempted: Vec<RunningRequest>,
-    /// Requests that the scheduler rejected in this step, because they can never run to their end, in order.
+    /// Requests that the scheduler rejected in this step, because they can never run to their end, in the order of
+    /// their rejections.
     pub rejected: Vec<Rejection>,
 }
 

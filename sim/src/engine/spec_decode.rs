@@ -9,8 +9,8 @@ use crate::workload::RequestId;
 /// The draft tokens of a step and their results; empty without a drafter. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct SpecDecode {
-    /// Whether the draft tokens form chains (one guess a position) or trees, and the draft length that the policy
-    /// planned for each request.
+    /// Whether the draft tokens form chains (one guess for each position) or trees, and the draft length that the
+    /// policy planned for each request.
     pub plan: DraftPlan,
     /// The draft tokens of each request: their number, confidences and trees.
     pub drafts: Drafts,

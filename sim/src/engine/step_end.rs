@@ -48,8 +48,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// Schedules a step, and queues its target pass and the draft passes behind it. Returns whether the step runs at
-    /// least one token.
+    /// Schedules a step, and queues its target pass and, after that pass, its draft passes. Returns whether the step
+    /// runs at least one token.
     fn launch(&mut self) -> Result<bool, E::Error> {
         let start = self.executor.now();
         self.pipeline.untold = false;
@@ -174,7 +174,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         for (has, lacks) in self.scheduler.draft_lacks() {
             batch.prefill.add(has, lacks);
-            // The request already has a prefill chunk in the step, so it must not be counted again.
+            // `add` counts a further chunk. But the request already has a prefill chunk in the step, so the number of
+            // chunks is lowered again.
             batch.prefill.chunks -= 1;
         }
         let spec = &step.spec;

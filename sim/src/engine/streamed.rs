@@ -11,7 +11,8 @@ use crate::time::Time;
 use crate::workload::{Arrivals, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The requests of a run that takes them one at a time, in order, and the way in which they arrive.
+/// The requests of a run that takes them one at a time, in the order of their arrivals, and the way in which they
+/// arrive.
 pub struct Source<'s> {
     /// The requests that the run has not taken yet, in order of arrival.
     pub requests: &'s mut dyn Iterator<Item = Request>,

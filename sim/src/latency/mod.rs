@@ -10,8 +10,9 @@ pub use linear::Linear;
 /// A forward pass as a latency model sees it: sums over all requests of the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
-    /// Number of requests with tokens in the pass; 0 if not known, as in files. Two kinds of layers need it: recurrent
-    /// layers read a state for each request, and window layers read at most a window of each request's context.
+    /// Number of requests with tokens in the pass; 0 if not known: files do not store this number. Two kinds of layers
+    /// need it: recurrent layers read a state for each request, and window layers read at most a window of each
+    /// request's context.
     #[serde(skip)]
     pub requests: u64,
     /// Number of new tokens that the model processes (docs/model.md 12 `batched`).
@@ -65,7 +66,7 @@ pub enum DraftDevice {
 
 /// The true time of a forward pass.
 pub trait LatencyModel: Send + Sync {
-    /// Time of one pass. It is called once or a few times a step and must not allocate.
+    /// Time of one pass. The engine calls this once or a few times in each step, so it must not allocate.
     fn pass(&self, shape: PassShape) -> Time;
 }
 

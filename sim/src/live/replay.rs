@@ -31,7 +31,7 @@ pub struct Diverged {
 pub struct ReplayClock<'a> {
     truths: Truths<'a>,
     /// The recorded activities (passes, decisions, waits) that are not replayed yet, each with the index of its step.
-    /// Activities of the kind `Recorded` are left out.
+    /// Activities of the kind `Recorded` (a step was given to the recorder) are left out.
     marks: Box<dyn Iterator<Item = (u64, Mark)> + 'a>,
     now: Time,
     step: u64,
@@ -39,7 +39,7 @@ pub struct ReplayClock<'a> {
 }
 
 impl<'a> ReplayClock<'a> {
-    /// Replays the recorded steps, in order. `acceptance` is the acceptance that was recorded with them
+    /// Replays the recorded steps one after the other. `acceptance` is the acceptance that was recorded with them
     /// ([`super::RecordedRounds`]), or the source that decided the live run's acceptance. `max_draft_len` is the most
     /// draft tokens of a request in a step, 0 without a drafter.
     pub fn new(

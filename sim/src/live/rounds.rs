@@ -21,8 +21,8 @@ pub struct Misses {
     /// Number of draft tokens that decided an acceptance although no round revealed whether they are right. The
     /// fallback source then says whether they are right.
     pub invented: u64,
-    /// Number of confidences, entropies, divergences or guesses that no round revealed. The fallback source gave these
-    /// values.
+    /// Number of confidences, entropies, divergences and probabilities of guesses that no round revealed. The fallback
+    /// source gave these values.
     pub looks: u64,
 }
 
@@ -58,7 +58,8 @@ pub struct RecordedRounds<'a> {
     confidence: Vec<f32>,
     entropy: Vec<f64>,
     divergence: Vec<f64>,
-    /// The nodes of all draft trees, each with the key of the path from the root to the node.
+    /// The nodes of all draft trees, each with a number (a hash of ranks) that identifies the path from the root to the
+    /// node.
     nodes: Vec<(TracedNode, u64)>,
     other_round: AtomicU64,
     invented: AtomicU64,
@@ -81,7 +82,8 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Adds the rounds of a step. A round without draft tokens is left out. Steps must be added in order.
+    /// Adds the rounds of a step. A round without draft tokens is left out. Steps must be added in the order in which
+    /// they ran.
     pub fn add(&mut self, step: &StepTrace) {
         let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
         for &round in &step.rounds {
@@ -140,13 +142,14 @@ impl<'a> RecordedRounds<'a> {
         entries.binary_search_by_key(&start, |e| e.round.start).ok().map(|at| &entries[at])
     }
 
-    /// The nodes of a request's draft tree of one step, each with the key of the path from the root to the node.
+    /// The nodes of a request's draft tree of one step, each with a number (a hash of ranks) that identifies the path
+    /// from the root to the node.
     fn tree(&self, entry: &Entry) -> &[(TracedNode, u64)] {
         &self.nodes[entry.nodes..][..entry.round.nodes as usize]
     }
 
-    /// The node of a request's draft tree of one step that is the `rank`-th guess at `depth` below the node with the
-    /// key `path`.
+    /// The node of a request's draft tree of one step that is the `rank`-th guess at `depth` below its parent. `path`
+    /// identifies the path from the root to the parent.
     fn node(&self, entry: &Entry, depth: u32, path: u64, rank: u32) -> Option<&TracedNode> {
         let wanted = path_below(path, depth, rank);
         let at_depth = |n: &TracedNode| self.depth(entry.nodes, n.parent) == depth;
@@ -229,7 +232,7 @@ impl AcceptanceSource for RecordedRounds<'_> {
 
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
         let entries = &self.requests[request.id as usize].entries;
-        // The last draft round that starts at or before `position` decided the token at this position.
+        // Only the last draft round that starts at or before `position` can have revealed the target's token there.
         let last = entries.partition_point(|e| e.round.start <= position).checked_sub(1);
         let revealed = last.and_then(|at| {
             let e = &entries[at];

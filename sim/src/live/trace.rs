@@ -39,8 +39,8 @@ pub struct Mark {
     pub end: Time,
     /// For a pass: how long the device computed, by the device's own clock if the device has one.
     pub device: Time,
-    /// For a pass: the numbers of tokens that it processed and read (its shape), by the arithmetic of [`crate::shape`].
-    /// It is assumed that the target reads each request's context once.
+    /// For a pass: how many tokens it processed and how many KV tokens it read (its shape), by the arithmetic of
+    /// [`crate::shape`]. It is assumed that the target reads each request's context once.
     pub shape: PassShape,
 }
 
@@ -84,7 +84,8 @@ pub struct TracedNode {
 pub struct StepTrace {
     /// Index of the step.
     pub step: u64,
-    /// The activities (passes, decisions, waits) since the step before, in order, each with its times.
+    /// The activities (passes, decisions, waits) since the end of the previous step, in order of time, each with its
+    /// times.
     pub marks: Vec<Mark>,
     /// Number of requests in the running list.
     pub num_running: u32,
@@ -118,9 +119,10 @@ impl StepTrace {
         self.nodes.clear();
     }
 
-    /// Host time of the step: all time since the end of the step before that lies in no mark. `last_end` is the end of
-    /// the step before (its last [`Verify`](MarkKind::Verify)). Host time includes processing the output of the step
-    /// before, scheduling and deciding.
+    /// Host time of the step: the time before and between its recorded activities (passes, decisions, waits) in which
+    /// no activity ran. It counts from `last_end`, the end of the previous step (of its last
+    /// [`Verify`](MarkKind::Verify)). In this time the host processes the output of the previous step, schedules and
+    /// decides.
     pub fn host(&self, last_end: Time) -> Time {
         let mut at = last_end;
         let mut host = Time::ZERO;

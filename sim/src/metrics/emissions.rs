@@ -6,12 +6,12 @@ use crate::workload::RequestId;
 
 /// When each request last emitted a token.
 ///
-/// Nearly all requests of a step also emitted in the step before, and the batch often stays the same. So the requests
+/// Nearly all requests of a step also emitted in the previous step, and the batch often stays the same. So the requests
 /// that emitted in the last step are kept as a list with one common time. The time of a request is stored separately
 /// when the request leaves the list.
 #[derive(Clone, Debug)]
 pub struct Emissions {
-    /// The requests that emitted a token in the last step, in order.
+    /// The requests that emitted a token in the last step, in the order of the running list.
     members: Vec<RequestId>,
     /// When the last step ended, in which the requests in `members` emitted a token.
     end: Time,

@@ -4,8 +4,8 @@
 use crate::time::Time;
 use hdrhistogram::Histogram;
 
-/// Number of leading bits of a gap that decide its bucket. 11 bits resolve a thousandth, as a [`Histogram`] with three
-/// significant digits does.
+/// Number of leading bits of a gap that decide its bucket. With 11 bits two gaps in the same bucket differ by less than
+/// a thousandth, as in a [`Histogram`] with three significant digits.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
@@ -66,7 +66,7 @@ impl Gaps {
     }
 
     /// Adds the gap of one request, the time since its last emission. Called for a request that emitted no token in the
-    /// step before, so its gap differs from the gap of the other requests.
+    /// previous step, so its gap differs from the gap of the other requests.
     #[cold]
     #[inline(never)]
     pub fn record_one(&mut self, gap: Time) {

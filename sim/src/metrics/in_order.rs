@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 /// Number of requests in a piece of records. Only the last piece may have fewer.
 pub const PIECE: usize = 1 << 18;
 
-/// The records of the requests of a run, in order, as one piece or as several.
+/// The records of the requests of a run, in the order of the requests, as one piece or as several.
 pub trait Pieces {
-    /// Calls `f` with each piece of the records in order. Either there is one piece, or each piece except the last one
-    /// has [`PIECE`] requests.
+    /// Calls `f` with each piece of the records, in the order of the requests. Either there is one piece, or each piece
+    /// except the last one has [`PIECE`] requests.
     fn each(&self, f: &mut dyn FnMut(&RequestRecords));
 }
 

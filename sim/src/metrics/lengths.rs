@@ -2,7 +2,7 @@
 //!
 //! Steps are counted separately by three values: the number of decode requests (exact below 32, from there in eight
 //! buckets for each doubling), the mean draft length rounded to a whole token, and whether the step prefilled prompts.
-//! Prefill takes time that no draft length explains.
+//! Steps with prefill are separate, because prefill takes time that does not depend on the draft length.
 
 use crate::config::MAX_SPEC_LEN;
 use crate::metrics::StepRecord;

@@ -122,8 +122,9 @@ impl Lives {
         if life.runs {
             life.lose(spent, now);
         }
-        // A step in flight may end a request that has lost its KV. Then this addition ends the request's time in the
-        // waiting list. For any other request it cancels the subtraction in `lose`.
+        // If the request was in the running list, the call of `lose` above subtracted `now` from `away`, and this
+        // addition cancels it. If the request had lost its KV before (a step in flight gave it its last token), the
+        // addition ends its time in the waiting list.
         life.away = life.away.wrapping_add(now.0);
         let s = life.spent;
         self.requests += 1;

@@ -6,7 +6,8 @@ use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The numbers of a run in which the queue grew because more requests arrived than were completed.
+/// The arrival rate, the completion rate and the numbers of waiting requests of an overloaded run: its queue grew
+/// because more requests arrived than were completed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
     /// Requests per second that arrived, over the time from the first to the last arrival.

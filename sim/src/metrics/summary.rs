@@ -1,5 +1,5 @@
-//! The numbers of a run, defined in docs/model.md 4.8 and 14. The name of each goodput says whether it counts tokens or
-//! requests.
+//! The summary of a run (latencies, goodputs, acceptance and others), defined in docs/model.md 4.8 and 14. The name of
+//! each goodput says whether it counts tokens or requests.
 
 use super::{Lived, Outcome, Overload, Pieces, RequestRecords, Totals, overload};
 use crate::time::Time;
@@ -72,8 +72,8 @@ pub struct PositionCounts {
     pub accepted: u64,
 }
 
-/// The numbers of one run (one policy, one seed). `queue`, `ttft`, `tpot` and `e2e` are over finished requests. `itl`
-/// is over all requests.
+/// The summary of one run (one policy, one seed): latencies, goodputs, acceptance and others. `queue`, `ttft`, `tpot`
+/// and `e2e` are over finished requests. `itl` is over all requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of requests of the run, also if some had not arrived when the run stopped.
@@ -152,8 +152,9 @@ pub struct Summary {
     pub kv_use_mean: f64,
     /// Largest share of the blocks of the target's pool that requests held at any time; in a fleet, in any one replica.
     pub kv_use_peak: f64,
-    /// The numbers of the overload if more requests arrived than were completed; `None` if the run was not overloaded.
-    /// Always `None` for a closed loop, and before [`with_overload`](Summary::with_overload) is called.
+    /// Arrival rate, completion rate and waiting requests if more requests arrived than were completed; `None` if the
+    /// run was not overloaded. Always `None` for a closed loop, and before [`with_overload`](Summary::with_overload) is
+    /// called.
     pub overload: Option<Overload>,
     /// The parts of the mean end-to-end latency (waiting, prompts, draft passes, …). `None` if the run did not record
     /// them, as on a device.
@@ -161,7 +162,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Computes the numbers from the records and totals of a run. `slo_tpot_s` has the requests' own TPOT limits,
+    /// Computes the summary from the records and totals of a run. `slo_tpot_s` has the requests' own TPOT limits,
     /// seconds; empty if they have none. `usable_blocks` and `block_size` describe the target's pool.
     pub fn new(
         records: &dyn Pieces,
@@ -231,8 +232,8 @@ impl Summary {
         }
     }
 
-    /// Fills in the field `overload`: the numbers of the overload, or `None` if the run was not overloaded. Call this
-    /// only for open arrivals.
+    /// Fills in the field `overload`: arrival rate, completion rate and waiting requests of an overloaded run, or
+    /// `None` if the run was not overloaded. Call this only for open arrivals.
     pub fn with_overload(self, records: &dyn Pieces) -> Summary {
         Summary { overload: overload(records), ..self }
     }

@@ -39,8 +39,8 @@ fn grown(growth: &Growth, depth: u32) -> DraftTree {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));
             let mut path = at.map_or(Path::new(), |at| known.0[at].clone());
             path.push(rank);
-            // The second number, the key of the path, must differ for every node, because the lookup above compares
-            // nodes.
+            // The second number, which identifies the path, must differ for every node, because the lookup above
+            // compares nodes.
             (opinion(&path), path.iter().fold(1, |key, &r| key * 64 + u64::from(r)))
         });
     }
@@ -108,8 +108,8 @@ proptest! {
     }
 
     /// Compares the accepted path of a draft tree with an enumeration of all paths: it must be the longest path of kept
-    /// nodes from the root that agrees with the target. Also checks that `rank` is never called for a depth below the
-    /// deepest kept node, and compares the number and the depth of the kept nodes.
+    /// nodes (nodes to verify) from the root that agrees with the target. Also checks that `rank` is never called for a
+    /// depth below the deepest kept node, and compares the number and the depth of the kept nodes.
     #[test]
     fn acceptance_is_the_longest_matching_path(
         (growth, depth) in any_growth(), drop in prop::collection::vec(any::<bool>(), 1..40),

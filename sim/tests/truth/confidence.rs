@@ -1,6 +1,6 @@
 //! Tests that P(right | confidence) of a draft token is the curve of the settings, for all acceptance sources without
-//! lookups. Also tests that confidences never change which draft tokens are right (docs/model.md 13), and tests
-//! misfits, tokens off the target's path, and extreme settings.
+//! lookups. Also tests that confidences never change which draft tokens are right (docs/model.md 13), and tests misfits
+//! (errors of the confidences that policies see), tokens off the target's path, and extreme settings.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};

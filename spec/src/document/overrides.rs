@@ -70,9 +70,9 @@ impl Document {
         put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
     }
 
-    /// Merges `settings` into the table at `path`, key by key; the values of `settings` win. A choice, that is a table
-    /// like `{ linear = { ... } }`, is not merged with another choice but replaces it. `name` is the name of `settings`
-    /// in error messages.
+    /// Merges `settings` into the table at `path`, key by key; the values of `settings` win. If a setting is one of
+    /// several choices, written as a table with one key such as `{ linear = { ... } }`, another choice replaces it and
+    /// is not merged with it. `name` is the name of `settings` in error messages.
     ///
     /// # Errors
     /// `path` leads into a value that is not a table.
@@ -124,7 +124,8 @@ impl Document {
     }
 }
 
-/// The name of a choice: the only key of a table, if its value is a table of settings. `None` for other tables.
+/// If the table has a single key and its value is a table, as in the choice `{ linear = { ... } }`, returns the key
+/// (`linear`). `None` for other tables.
 fn choice(table: &toml::Table) -> Option<&str> {
     let mut all = table.iter();
     match (all.next(), all.next()) {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Values of swept settings, by path. They pick the variants (combinations of swept values) whose runs count for a
-/// claim. A swept table is named by its index in the sweep, from 0.
+/// claim. If a swept value is a table, its index in the sweep, from 0, stands for it.
 pub type At = BTreeMap<String, toml::Value>;
 
 /// The quantity that is measured for a claim of a paper or a question.
@@ -27,7 +27,8 @@ pub enum Measure {
     Crossing(Crossing),
     /// The least value of a swept number from which on a policy's metric keeps a bound.
     Keeps(Keeps),
-    /// A policy's metric at the last value of a swept setting minus the metric at its first value.
+    /// How a policy's metric changes along a swept setting: its value at the largest swept number (or the last name in
+    /// the sweep) minus its value at the smallest (or the first).
     Change(Change),
     /// Draft lengths of a policy in windows of time in which the batch size is in a range.
     Windows(Windows),
@@ -65,8 +66,8 @@ pub struct Value {
     pub metric: Metric,
     /// Label of the policy whose metric is taken.
     pub policy: String,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -87,8 +88,8 @@ pub struct Gain {
     /// Labels of the policies with which `policy` is compared. For each combination of swept values, the best of them
     /// counts.
     pub over: Vec<String>,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -108,8 +109,8 @@ pub struct Increase {
     pub policy: String,
     /// Label of the policy with which `policy` is compared.
     pub over: String,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -127,8 +128,8 @@ pub struct Best {
     pub metric: Metric,
     /// Labels of the policies to choose from.
     pub among: Vec<String>,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -151,8 +152,8 @@ pub struct Crossing {
     /// Whether `policy` falls behind `over` or gets ahead of it as the swept number grows. Default: it falls behind.
     #[serde(default, skip_serializing_if = "is_behind")]
     pub turns: Turns,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -171,14 +172,15 @@ pub struct Keeps {
     pub bound: f64,
     /// Path of the swept number. The answer is one of its swept values.
     pub along: String,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// Settings of `change`: a policy's metric at the last value of a swept setting minus the metric at its first value.
+/// Settings of `change`: a policy's metric at the largest swept number (or the last name in the sweep) minus the metric
+/// at the smallest (or the first).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -191,8 +193,8 @@ pub struct Change {
     /// Whether the change is divided by the metric at the first value. Default: false.
     #[serde(default)]
     pub relative: bool,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -223,9 +225,9 @@ pub enum Turns {
     Ahead,
 }
 
-/// Settings of `windows`: the run is cut into windows of `seconds`, and the range from the 10th to the 90th percentile
-/// of the windows' mean draft lengths (tokens of a request in a step) is taken. Only windows with a mean batch size in
-/// [`batch[0]`, `batch[1]`) count. The windows of all seeds count together.
+/// Settings of `windows`. The run is cut into windows of `seconds`. In each window the mean draft length (tokens of a
+/// request in a step) is taken, and the result is the range from the 10th to the 90th percentile of these means. Only
+/// windows with a mean batch size in [`batch[0]`, `batch[1]`) count. The windows of all seeds count together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Windows {
@@ -236,8 +238,8 @@ pub struct Windows {
     /// Which windows count: the least and the greatest mean batch size, in decode requests. The greatest itself does
     /// not count.
     pub batch: [f64; 2],
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -251,8 +253,8 @@ pub struct Windows {
 pub struct Estimate {
     /// Number of draft tokens of a request in a step, at least 1.
     pub length: u32,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -270,8 +272,8 @@ pub struct BeliefLength {
     pub batch: u32,
     /// Tokens of context (in the KV cache) of each request.
     pub context: u32,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -293,8 +295,8 @@ pub struct ImpliedLength {
     pub verify_tokens: u32,
     /// Tokens of context (in the KV cache) of the request.
     pub context: u32,
-    /// Which runs count: the values of swept settings, by path. A swept table is named by its index in the sweep, from
-    /// 0. Empty: all runs count.
+    /// Which runs count: values of swept settings, by path, such as `{ "engine.max_num_seqs" = 8 }`. If a swept value
+    /// is a table, its index in the sweep, from 0, stands for it. Empty: all runs count.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,

@@ -1,5 +1,5 @@
-//! A hash over the block tables of all requests. It is extended at each step and compared with the hash in the
-//! recording, which the Python program that recorded vLLM computed.
+//! A hash over the block tables of all requests. It is extended at each step. It must equal the hash that the Python
+//! program computed while it recorded vLLM.
 
 use super::draws::mix;
 use super::fixture::Entry;

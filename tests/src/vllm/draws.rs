@@ -5,7 +5,7 @@ use super::fixture::Recorded;
 use foretoken_sim::RequestId;
 
 impl Recorded {
-    /// The number of draft tokens that were accepted in the recording, computed from the recording's random draws. The
+    /// The number of draft tokens that were accepted while vLLM was recorded, computed from the same random draws. The
     /// request `id` has `outputs` output tokens and `drafts` scheduled draft tokens.
     pub(super) fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
         (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
@@ -24,7 +24,8 @@ impl Recorded {
         }
     }
 
-    /// True if, in the recording, the target accepts a draft token for output `position` of the request `id`.
+    /// True if, in the recorded run of vLLM, the target accepts a draft token for output `position` of the request
+    /// `id`.
     pub(super) fn holds(&self, id: RequestId, position: u32) -> bool {
         draw(self.seed, 1, id, position) % 1000 < self.accept
     }

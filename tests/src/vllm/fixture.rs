@@ -37,13 +37,14 @@ pub struct Recorded {
     pub workload: Workload,
     /// The values that vLLM derived from the settings; `None` if vLLM refused the settings.
     pub derived: Option<Derived>,
-    /// The recorded steps of the scheduler. Empty for a workload of the engine core: its recording is in `calls`.
+    /// The recorded steps of vLLM's scheduler. Empty for a workload that vLLM's whole engine core ran: `calls` has its
+    /// recorded calls.
     pub steps: Vec<Step>,
     /// True if vLLM's whole engine core ran the workload, false if only its scheduler did.
     pub core: bool,
     /// The engine core's calls of the scheduler. Empty for a workload of the scheduler alone.
     pub calls: Vec<Call>,
-    /// The end of the recorded run, in µs of the recording's simulated clock.
+    /// The end of vLLM's recorded run, in µs of the simulated clock with which vLLM was recorded.
     pub end: u64,
     /// Indices of the requests that vLLM refused when they arrived.
     pub refused: Vec<u32>,
@@ -57,11 +58,11 @@ pub struct Recorded {
 /// The values that vLLM derives from its settings, by name.
 pub type Derived = BTreeMap<String, u64>;
 
-/// One call of `schedule`. A recording of the scheduler alone leaves out calls that neither scheduled nor preempted a
-/// request.
+/// One call of `schedule`, the scheduler's method that plans a step. A recording of vLLM's scheduler alone leaves out
+/// calls that neither scheduled nor preempted a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Start of the call of `schedule`, in µs of the recording's simulated clock.
+    /// Start of the call of `schedule`, in µs of the simulated clock with which vLLM was recorded.
     pub start: u64,
     /// The requests that the call scheduled, in order.
     pub entries: Vec<Entry>,
@@ -80,8 +81,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The end of the step, in µs of the recording's simulated clock. On this clock a step takes 1000 µs, and 7 µs for
-    /// each scheduled token.
+    /// The end of the step, in µs of the simulated clock with which vLLM was recorded. On this clock a step takes 1000
+    /// µs, and 7 µs for each scheduled token.
     pub fn end(&self) -> u64 {
         self.start + 1000 + 7 * self.entries.iter().map(|e| u64::from(e.tokens)).sum::<u64>()
     }
@@ -99,7 +100,7 @@ pub enum Call {
 /// A recorded call of `update_from_output`, the scheduler's method that applies a step's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Start of the call of `update_from_output`, in µs of the recording's simulated clock.
+    /// Start of the call of `update_from_output`, in µs of the simulated clock with which vLLM was recorded.
     pub start: u64,
     /// What happened to each request of the step, in the order of the step. The number of tokens that the request got
     /// is a digit in base 36. A `!` before the digit means that the request was preempted after the step was scheduled.
@@ -111,9 +112,9 @@ pub struct Update {
     pub finished: Vec<u32>,
 }
 
-/// Duration of a call of `schedule` on the simulated clock of recordings, in µs.
+/// Duration of a call of `schedule` on the simulated clock with which vLLM was recorded, in µs.
 pub const SCHEDULE: u64 = 90;
-/// Duration of a call of `update_from_output` on the simulated clock of recordings, in µs.
+/// Duration of a call of `update_from_output` on the simulated clock with which vLLM was recorded, in µs.
 pub const UPDATE: u64 = 40;
 
 /// A request that a recorded step schedules.

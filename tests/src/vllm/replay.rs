@@ -150,9 +150,10 @@ impl Replay<'_> {
             let index = self.recorded.steps.len() - theirs.len();
             match theirs.next() {
                 Some(recorded) if self.same(recorded, &step) => {}
-                // vLLM asserts that an admission with padding in place of draft tokens has as many tokens as a decode.
-                // In this step the threshold for long prefills had cut the padding. So the assertion failed, and the
-                // recording of vLLM ends here.
+                // vLLM may pad a request that it admits with tokens in place of draft tokens, and asserts that the
+                // request then has as many tokens in the step as a decoding request. In this step the threshold for
+                // long prefills had cut off padding tokens. So the assertion failed, and the recording of vLLM ends
+                // here.
                 None if self.recorded.ending == "assertion" && self.cuts_padding(&step) => break "assertion",
                 other => return Err(differs(format!("step {index}"), other, Some(step))),
             }
@@ -165,7 +166,8 @@ impl Replay<'_> {
         if self.refused != self.recorded.refused {
             return Err(differs("refused requests", &self.recorded.refused, &self.refused));
         }
-        // The recorder does not write the step in which vLLM failed an assertion.
+        // The recorder (the Python program that recorded vLLM) does not write the step in which an assertion of vLLM
+        // failed. The block hash after that step is then not known. It is also not known for vLLM v0.
         let unknown = self.version == Version::V0 || ending == "assertion";
         let blocks = unknown || self.recorded.blocks == self.blocks.hash;
         match (self.recorded.ending == ending, blocks, theirs.next()) {
@@ -219,8 +221,8 @@ impl Replay<'_> {
         let (k, skip_drafts) = (output.num_spec_tokens_to_schedule, output.skip_drafts);
         let entries = entries(&self.scheduler);
         if self.version != Version::V0 {
-            // v0's free list has another order, so its block tables are not compared. The order matters only with
-            // prefix caching.
+            // For vLLM v0 (0.6.3) no hash is computed: its free list of KV blocks has another order than ours, so block
+            // tables are not compared. The order matters only with prefix caching.
             self.blocks.note(&self.scheduler, &entries);
         }
         if entries.is_empty() && preempted.is_empty() {

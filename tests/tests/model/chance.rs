@@ -1,4 +1,5 @@
-//! The pure functions of `tests/vllm/README.md`: which draft tokens are right, and how many draft tokens are proposed.
+//! The random draws that `tests/vllm/README.md` defines: which draft tokens are right, and how many draft tokens are
+//! proposed.
 
 /// The output of the random number generator SplitMix64 after the state `value`.
 pub fn mix(value: u64) -> u64 {

@@ -148,7 +148,8 @@ fn limits(dice: &mut Dice, w: &mut Workload) {
     // The token budget is large enough for one token and the extra tokens of any drafter.
     w.budget = w.budget.max(w.seqs).max(w.k + 2).max(if w.chunked { 0 } else { w.length });
     if dice.chance(45) {
-        // A lower threshold for long prefills would cut the padding of an admission. An assertion of vLLM forbids this.
+        // vLLM may pad a request that it admits with tokens in place of draft tokens. A lower threshold for long
+        // prefills would cut these tokens off, and an assertion of vLLM would fail.
         w.threshold = dice.from(w.k + 1, w.k + 40);
         w.adaptive = dice.chance(45);
         w.length = w.length.max(w.threshold);

@@ -23,7 +23,7 @@ impl Lines {
         Lines { text: String::new(), now: 0, free: 0, k, skip: false, hash: 0, known: HashMap::new() }
     }
 
-    /// Writes a recording's line for a call of `schedule`, except the end of the line.
+    /// Writes the line of a recording of vLLM for a call of `schedule`, except the end of the line.
     pub fn schedule(&mut self, s: &Scheduler, out: &Output, start: i64) {
         out.preempted.iter().for_each(|id| self.forget(*id));
         let before = self.hash;
@@ -60,7 +60,7 @@ impl Lines {
         }
     }
 
-    /// Writes a recording's line for a call of `update_from_output`, except the end of the line.
+    /// Writes the line of a recording of vLLM for a call of `update_from_output`, except the end of the line.
     pub fn update(&mut self, s: &Scheduler, fates: &[Fate], start: i64) {
         self.text.push('U');
         for fate in fates {
@@ -83,7 +83,7 @@ impl Lines {
         self.free = free;
     }
 
-    /// Adds to the recording's present line the requests that ended, and ends the line.
+    /// Adds the requests that ended to the line of the recording that is being written, and ends the line.
     pub fn end_line(&mut self, ended: &[usize], end: i64) {
         self.list('.', ended);
         self.text.push('\n');
@@ -102,7 +102,8 @@ impl Lines {
         self.known.remove(&id);
     }
 
-    /// Adds to the recording a line for each refused request, and the line that says how the run ended.
+    /// Adds to the recording (of a run of the model, in vLLM's format) a line for each refused request, and the line
+    /// that says how the run ended.
     pub fn end(&mut self, refused: &[usize], kind: &str) {
         refused.iter().for_each(|id| writeln!(self.text, "X {id}").unwrap());
         writeln!(self.text, "E {kind} {} {:016x}", self.now, self.hash).unwrap();

@@ -104,7 +104,8 @@ impl Scheduler<'_> {
         let pads = self.w.k > 0 && self.d.table.is_empty();
         if pads && new == 1 && !step.prefill_scheduled && (scheduled || computed > 0) {
             let longer = 1 + self.w.k;
-            // The output token that the step samples also needs a position below `max_model_len`.
+            // The output token that the step samples also needs a position, and all positions must be below
+            // `max_model_len`.
             if computed + longer < self.w.length {
                 if longer > budget {
                     return Verdict::Stop;

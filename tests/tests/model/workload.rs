@@ -113,7 +113,8 @@ impl Workload {
         work
     }
 
-    /// The workload as the lines `W` (settings) and `R` (requests) of a recording.
+    /// The workload as the lines `W` (settings) and `R` (requests) of a recording, as `tests/vllm/README.md` defines
+    /// them.
     pub fn lines(&self) -> String {
         let ranges: Vec<String> = self.table.iter().map(|(first, last, k)| format!("{first}-{last}:{k}")).collect();
         let policy = if self.by_priority { "priority" } else { "fcfs" };

@@ -303,8 +303,8 @@ fn every_policy(draft: Draft) {
     assert!(preemptions > 0 && chunked > 0 && rejected > 0, "the setup is too comfortable to prove anything");
 }
 
-/// If the acceptance in a live run is drawn from a stated source and not from the models, a replay with this source
-/// repeats the run. This holds for policies that draft trees, too.
+/// If the acceptance in a live run is drawn from a declared acceptance source (such as constant rates) and does not
+/// come from the models, a replay with this source repeats the run. This holds for policies that draft trees, too.
 #[test]
 fn declared_runs_can_be_replayed() {
     let server = Server::new(Draft::Far);
@@ -337,7 +337,8 @@ fn values_missing_from_a_recording_are_counted() {
     assert_eq!(served.run.ending, engine::Ending::Failed);
     assert!(error.contains("but it now asks for Draft(3)"), "{error}");
     // A simulation does not fail here. If the recording of a step does not say whether a draft token is right, the
-    // simulation takes this fact from the recording of another step or from the fallback source, and counts it.
+    // simulation takes this fact from the recording of another step or from the acceptance source for missing facts,
+    // and counts it.
     let simulation = Simulation {
         workload: &server.workload,
         arrivals: Arrivals::Open,
@@ -359,8 +360,8 @@ fn values_missing_from_a_recording_are_counted() {
     println!("{misses:?} of {} verified", run.totals.verified);
     assert_eq!(run.ending, engine::Ending::Done);
     assert!(misses.other_round > 0 && misses.invented > 0 && misses.looks == 0, "{misses:?}");
-    // The fallback source, which decides where the recording says nothing, says that no draft token is right. So every
-    // accepted token comes from the recording. This run also uses the recording of other steps, so more than a quarter
-    // of the verified tokens are accepted.
+    // Where the recording says nothing, the acceptance source for missing facts decides; in this test it says that no
+    // draft token is right. So every accepted token comes from the recording. This run also uses the recording of other
+    // steps, so more than a quarter of the verified tokens are accepted.
     assert!(run.totals.accepted() > run.totals.verified / 4);
 }

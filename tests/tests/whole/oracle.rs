@@ -123,7 +123,7 @@ struct AgainstOracle {
     draft: Linear,
     target: Linear,
     overhead: Time,
-    /// The tokens and the duration (picoseconds) of the oracle's step in the present state.
+    /// The emitted tokens and the duration (picoseconds) of the step that the oracle would make in the present state.
     best: (u128, u128),
     /// Number of decode requests, summed over the steps that were compared.
     compared: Arc<AtomicU64>,

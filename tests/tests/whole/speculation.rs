@@ -61,9 +61,9 @@ fn constant_acceptance_yields_leviathans_formula() {
     }
 }
 
-/// The rows of the lesson: acceptance rate α, draft length K, tokens per request and step, and speedup. The lesson has
-/// three speedups for chains. Each speedup implies a different cost of a draft pass, so with one cost for all rows the
-/// simulation agrees with the speedups only within 6 %.
+/// The rows of a published lesson on EAGLE trees: acceptance rate α, draft length K, tokens per request and step, and
+/// speedup. The lesson has three speedups for chains. Each speedup implies a different cost of a draft pass, so with
+/// one cost for all rows the simulation agrees with the speedups only within 6 %.
 #[test]
 fn the_eagle_lesson() {
     let rows =
@@ -78,8 +78,8 @@ fn the_eagle_lesson() {
         setup.config.num_gpu_blocks = 1 << 16;
         setup.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 20e-3 };
         setup.draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 };
-        // Tokens per second of one request: 1 / the mean TPOT over requests. The last requests decode in a smaller
-        // batch. In this measure they do not count more than others.
+        // Tokens per second of one request: 1 / the mean TPOT over requests. The requests that end last decode in a
+        // smaller batch. In a mean over requests, they do not count more than the others.
         let rate = |s: Speculation| {
             let run = setup.run(s);
             let own: f64 = (0..64).map(|i| run.records.tpot_s(i).unwrap()).sum();

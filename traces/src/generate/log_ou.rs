@@ -222,7 +222,7 @@ impl LogOuArrivals {
         LogOuArrivals { day_s: Some(p.day_s), cell_s, slow, ..Self::new(&one, draws, end_s) }
     }
 
-    /// (present rate of arrivals in requests/s, time in seconds at which the rate changes next).
+    /// Returns (present rate of arrivals in requests/s, time in seconds at which the rate changes next).
     fn piece(&self) -> (f64, f64) {
         let cell_end = (self.cell + 1) as f64 * self.cell_s;
         let (mean, end) = if self.now_s < self.switch_s {

@@ -57,9 +57,9 @@ fn log_normal(draws: &mut impl Rng, mu: f64, sigma: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stalled;
 
-/// Limits the steps that an arrival process may take in its search for requests: it has a number of steps at the start,
-/// and gets more for every request that it makes. Without this limit, extreme rates and correlation times could make a
-/// process search for days between two requests.
+/// Limits the steps that an arrival process may take in its search for requests. The process has a number of steps at
+/// the start, and gets more for every request that it makes. Without this limit, extreme rates and correlation times
+/// could make a process search for days between two requests.
 pub(crate) struct Effort {
     left: u64,
 }

@@ -6,8 +6,8 @@ use foretoken_sim::Time;
 const PS_PER_DAY: i128 = 86_400_000_000_000_000;
 
 /// Shifts the times of a trace file to the engine's clock, which starts at 0. The time of the first row becomes
-/// `margin`, picoseconds, so that later rows may have earlier times. The collector's `start_at_zero` removes the
-/// margin.
+/// `margin`, picoseconds, so that later rows may have earlier times. After the last row, `Collector::start_at_zero`
+/// shifts all times so that the earliest is 0.
 pub(super) struct Origin {
     margin: i128,
     zero: Option<i128>,

@@ -58,8 +58,8 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let (prompt, output) = (table.column(&columns.prompt)?, table.column(&columns.output)?);
     let time = columns.arrival.as_deref().unwrap_or_default();
     let names = Names { time, prompt: &columns.prompt, output: &columns.output };
-    // The newest row of a log may be its first. With `unsorted = "sort"`, the first row may therefore have the latest
-    // time.
+    // A log may begin with its newest row. With the option `unsorted = "sort"`, later rows may therefore be up to 106
+    // days earlier than the first row.
     let sorts = spec.unsorted == Some(Unsorted::Sort);
     let (mut origin, off_clock) = if sorts {
         (Origin::with_margin(106), "is over 106 days before or after the first row: is the unit right?")

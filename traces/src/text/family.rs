@@ -24,7 +24,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All six families, that is, kinds of tasks of generated documents.
+    /// All six families. A family is a kind of task of generated documents.
     pub const ALL: [Family; 6] =
         [Family::Cipher, Family::Copy, Family::Facts, Family::Arithmetic, Family::Retrieval, Family::Dialogue];
 

@@ -2,8 +2,8 @@
 //!
 //! A document is a prompt that ends in an open question, and a one-line answer that follows from the prompt. It is
 //! plain ASCII, so that each byte is a token and any cut gives valid text. A document is a pure function of (family,
-//! seed, index). The shipped pair of models is trained on this text, and not on the documents of certain seeds and
-//! indices, which are held out for tests.
+//! seed, index). The draft model and the target model that Foretoken ships are trained on this text. Documents of
+//! certain seeds and indices are left out of the training and held out for tests.
 
 mod arithmetic;
 mod cipher;
@@ -59,8 +59,8 @@ pub fn prompt_of_len(family: Family, seed: u64, index: u64, len: usize) -> Vec<u
         if have >= len {
             break;
         }
-        // The key of an example is derived from the key of its question, so prompts of different questions share no
-        // example.
+        // The random draws of an example depend on the question's family, seed and index and on the example's number,
+        // so prompts of different questions share no example.
         parts.push(drawn(family, luck.narrow(example)).text());
         have += parts[parts.len() - 1].len();
     }

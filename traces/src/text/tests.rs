@@ -54,7 +54,8 @@ fn families_are_known_by_name() {
     assert!(e.to_string().contains("did you mean `arithmetic`?") && e.to_string().contains("retrieval"), "{e}");
 }
 
-/// The shipped models were trained on these generated texts. With other texts they would answer differently.
+/// The models that Foretoken ships were trained on these generated texts. With other texts they would answer
+/// differently.
 #[test]
 fn the_text_has_not_changed() {
     insta::assert_debug_snapshot!(Family::ALL.map(|family| document(family, 1, 0).text()));

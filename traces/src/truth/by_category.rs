@@ -8,8 +8,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The longest draft length in the summaries of truth tables (which draft tokens were right on recorded outputs). The
-/// table of a profiled pair of models has, at every output position, the rank of the right token among the draft
+/// The longest draft length in the summaries of truth tables (which draft tokens were right on recorded outputs). A
+/// table of `foretoken profile-acceptance` has, at every output position, the rank of the right token among the draft
 /// model's guesses. So it shows what any draft length up to this one would have accepted.
 pub const DEPTHS: usize = 8;
 /// Upper end of the first band of context lengths, tokens. Each further band ends at twice the end of the band before.
@@ -31,9 +31,9 @@ pub struct CategoryAcceptance {
     pub category: String,
     /// Number of recorded outputs of the category.
     pub outputs: u64,
-    /// Acceptance by depth, a draft token's place in its round (a request's draft tokens of one step). In the table of
-    /// a profiled pair of models a round has [`DEPTHS`] draft tokens. In the table of an observed server a round has
-    /// the draft tokens that the server made.
+    /// Acceptance by depth, a draft token's place in its round (a request's draft tokens of one step). In a table of
+    /// `foretoken profile-acceptance` a round has [`DEPTHS`] draft tokens. In the table of an observed server a round
+    /// has the draft tokens that the server made.
     pub depths: Vec<Depth>,
     /// Acceptance by context length. Bands of context lengths without draft tokens are left out.
     pub contexts: Vec<ContextBand>,
@@ -116,8 +116,9 @@ fn category(name: &str, outputs: &[&RecordedOutput], observed: bool) -> Category
                 *count = (count.0 + 1, count.1 + u64::from(rank == 1));
                 bands.entry(band).or_default().context += context;
             }
-            // If all of a request's draft tokens of a step were accepted, the next token is the target's own (the bonus
-            // token) and not a draft token.
+            // No draft token of a step is at this position. In the table of an observed server, nothing was drafted
+            // here. In other tables, all `DEPTHS` draft tokens before it were right, so the token is the target's own
+            // (the bonus token).
             if !known || !observed && depth == DEPTHS {
                 depth = 0;
                 continue;

@@ -54,8 +54,8 @@ pub struct TruthHeader {
     pub temperature: f64,
     /// Names of the families (kinds of tasks) of the prompts.
     pub families: Vec<String>,
-    /// Set if the table comes from an observed server and not from a profiled pair of models. Then it is unknown at
-    /// some positions whether a draft token would have been right, a rank says only right, wrong or not drafted, and
+    /// Set if the table comes from an observed server and not from `foretoken profile-acceptance`. Then it is unknown
+    /// at some positions whether a draft token would have been right, a rank says only right, wrong or not drafted, and
     /// there are no confidences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<ObservedTruth>,

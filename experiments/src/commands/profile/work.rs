@@ -16,7 +16,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// Measures the passes of target and draft, writes the profile and prints a summary. Fails with exit code 3 if the
-/// profile is not to be trusted.
+/// profile is not trusted, for example because its linear fit is too far from the measured times; the profile is
+/// written nevertheless.
 pub fn run(args: &ProfileArgs) -> Result<()> {
     work().interrupt.keeps("what was measured is kept", "run the same command again to go on");
     let profile = profile(&request(args))?;

@@ -1,12 +1,11 @@
-//! A truth table's summary as text.
+//! Prints a summary of a truth table: the recorded acceptance of a draft model's tokens on a target's own text.
 
 use foretoken_report::{plain_table, table_lines};
 use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable, by_category};
 
-/// The summary of a truth table (recorded acceptance of a draft model on a target's own text) in blocks of text:
-/// acceptance by family (kind of text) and depth (position in a draft), ranks of the right tokens among the draft
-/// model's guesses, calibration of confidences, acceptance by context, and each family's rates as TOML for an
-/// experiment.
+/// The summary of a truth table (recorded acceptance of a draft model on a target's own text), as text. Tables of
+/// acceptance by family (kind of text), by depth (position in a draft) and by context length; ranks of the right tokens
+/// among the draft model's tokens; calibration of confidences; and each family's rates as TOML for an experiment.
 pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
     let header = &table.header;
     let (target, draft) = (&header.target, &header.draft);

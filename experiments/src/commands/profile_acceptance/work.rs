@@ -1,5 +1,5 @@
-//! `foretoken profile-acceptance`: records which tokens of a draft model are right on text that the target writes
-//! greedily. The result is a truth table.
+//! `foretoken profile-acceptance`: records for each token that the target writes greedily whether the draft model would
+//! have drafted the same token. The result is a truth table.
 
 use super::{ProfileAcceptanceArgs, show};
 use crate::cli::format::Format;
@@ -11,8 +11,8 @@ use foretoken_sim::Pair;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Lets the target write greedily, records which tokens of the draft model are right, and prints a summary of the truth
-/// table.
+/// Lets the target write greedily, records which tokens of the draft model are right (the truth table), and prints a
+/// summary.
 pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     if args.temperature != 0.0 {
         let message = format!("--temperature {}: only greedy outputs can be recorded", args.temperature);

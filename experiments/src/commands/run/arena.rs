@@ -1,5 +1,5 @@
-//! The scenarios of the arena in a folder of experiments: which of them run, and the table over their results. The
-//! arena compares policies over many experiments, the scenarios.
+//! The arena in a folder of experiments: a comparison of all policies over many experiments, which are called
+//! scenarios. This file decides which scenarios run, and makes the table over their results.
 
 use crate::shipped;
 use foretoken_run::arena::{Scenario, Standings, page, render_csv, render_json};
@@ -11,23 +11,23 @@ use std::path::Path;
 /// Number of seeds of each scenario in a quick run (`--quick`).
 const QUICK_SEEDS: usize = 2;
 
-/// The scenarios of the arena in a folder: the experiments over which all policies are compared.
+/// The scenarios of a folder: the experiments with an `[arena]` table, over which all policies are compared.
 #[derive(Default)]
 pub struct Scenarios {
-    /// (name, numbers of its policies) of each finished scenario (experiment of the arena).
+    /// (name, numbers of its policies) of each finished scenario (an experiment over which all policies are compared).
     finished: Vec<(String, Scenario)>,
     /// (name, reason) of each scenario that cannot run because a file, such as its trace, is missing.
     skipped: Vec<(String, String)>,
-    /// Number of scenarios (experiments of the arena) that a quick run (`--quick`) leaves out.
+    /// Number of scenarios (experiments over which all policies are compared) that a quick run (`--quick`) leaves out.
     left_out: usize,
 }
 
 impl Scenarios {
-    /// The plan of an experiment file, made by `load` with the overrides `sets`. With `quick`, a scenario keeps only
-    /// its first two seeds.
+    /// The plan (checked list of runs) of an experiment file, made by `load` with the overrides `sets`. A scenario is
+    /// an experiment over which all policies are compared. With `quick`, a scenario keeps only its first two seeds.
     ///
-    /// `None` for a scenario (experiment of the arena) that needs a missing file, such as a trace, and for a scenario
-    /// that a quick run leaves out. The table of the arena counts these scenarios.
+    /// `None` for a scenario that needs a missing file, such as a trace, and for a scenario that a quick run leaves
+    /// out. The table over all scenarios states their number.
     ///
     /// # Errors
     /// The experiment is wrong, or it lacks a file and is no scenario.
@@ -43,8 +43,8 @@ impl Scenarios {
         let plan = match load(file, sets) {
             Err(problem) if is_scenario && problem.is_a_missing_file() => {
                 let name = document.text_at(&Key::of("name")).unwrap_or_else(|| file.display().to_string());
-                // JSON and CSV on stdout have no place for the skipped scenarios (experiments of the arena), so stderr
-                // names them.
+                // JSON and CSV on stdout have no place for skipped scenarios (experiments over which all policies are
+                // compared), so stderr names them.
                 eprintln!("skipped: {name}: {}", problem.message());
                 self.skipped.push((name, problem.message().to_owned()));
                 return Ok(None);
@@ -63,7 +63,7 @@ impl Scenarios {
         load(file, &[sets, &[fewer]].concat()).map(Some)
     }
 
-    /// Adds a finished scenario (experiment of the arena) to the table of policies.
+    /// Adds a finished scenario (an experiment over which all policies are compared) to the table of policies.
     pub fn finished(&mut self, name: &str, scenario: Scenario) {
         self.finished.push((name.to_owned(), scenario));
     }
@@ -81,8 +81,8 @@ impl Scenarios {
         }
     }
 
-    /// The table of policies over the finished scenarios (experiments of the arena); `None` if no scenario finished.
-    /// Also writes the table into `folder`, as JSON, CSV and a page.
+    /// The table of policies over the finished scenarios (experiments over which all policies are compared); `None` if
+    /// no scenario finished. Also writes the table into `folder`, as JSON, CSV and a page.
     ///
     /// # Errors
     /// One of the files cannot be written.

@@ -56,7 +56,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// The only variant (combination of swept values) of the plan. An error if the experiment has a fleet or sweeps a
+/// The only variant (combination of swept values) of the experiment. An error if the experiment has a fleet or sweeps a
 /// setting.
 fn one(plan: &Plan) -> Result<&Variant> {
     if plan.variants.iter().any(Variant::is_fleet) {
@@ -73,7 +73,8 @@ fn one(plan: &Plan) -> Result<&Variant> {
     }
 }
 
-/// One line that says what the server did: requests, tokens, and by how many ms tokens left late.
+/// One line that says what the server did: requests, tokens, and the delay in ms from the end of a step until its
+/// tokens were sent (median and 99th percentile).
 fn said(served: &Served) -> String {
     let Served { answered, aborted, refused, tokens, late_s: [p50, p99] } = served;
     let late = format!("tokens left {:.2} ms late in the median, {:.2} ms at p99", 1e3 * p50, 1e3 * p99);

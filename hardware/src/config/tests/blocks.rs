@@ -1,5 +1,5 @@
-//! Tests with Nemotron-H: layers of one block, experts of a smaller width, and the layers that the file lists for the
-//! MTP module.
+//! Tests with Nemotron-H: each layer is one block (Mamba, attention or feed-forward); experts have a smaller width; the
+//! file lists the layers of the MTP module.
 
 use super::{fault, with};
 use crate::config::read;
@@ -87,8 +87,8 @@ fn the_module_of_super_is_attention_and_experts() {
     let [attention, experts] = module.layers.as_slice() else { panic!("{:?}", module.layers) };
     assert!(matches!(attention.attention, Attention::Grouped { heads: 32, .. }));
     assert!(matches!(experts.feed_forward, FeedForward::Experts { latent: Some(1024), .. }));
-    // The expected number of weights of the MTP module: the published count of the model with its MTP module minus the
-    // published count without it.
+    // The module's own weights, without the output head that it shares with the model. The expected number is the
+    // published count of the model with its MTP module minus the published count without it.
     let own = module.parameters() - module.head_parameters();
     assert!((own / 2_942_319_616.0 - 1.0).abs() < 1e-3, "{own}");
 }

@@ -30,10 +30,10 @@ fn matrices_are_those_of_the_published_code() {
     let queries = 1024.0 * (4096.0 + 64.0 * 512.0);
     let output = 64.0 * 512.0 * 1024.0 + 8.0 * 1024.0 * 4096.0;
     assert_eq!(window, queries + 4096.0 * 512.0 + output);
-    // A layer with compressed entries has two more matrices, a projection and a gate, which make the entries.
+    // A layer with compressed KV entries has two more matrices, a projection and a gate, which compute the entries.
     assert_eq!(heavy - window, 2.0 * 4096.0 * 512.0);
-    // In the layer with an indexer, the projection and the gate are twice as wide, both for the entries and for the
-    // indexer's keys. The indexer also has weights for the queries and the scores of 64 heads.
+    // In the layer with an indexer, the projection and the gate are twice as wide, both for the compressed KV entries
+    // and for the indexer's keys. The indexer also has weights for the queries and the scores of 64 heads.
     let indexer = 4.0 * 4096.0 * 128.0 + 1024.0 * 64.0 * 128.0 + 4096.0 * 64.0;
     assert_eq!(sparse - window, 4.0 * 4096.0 * 512.0 + indexer);
 }
@@ -50,7 +50,7 @@ fn counts_are_the_published_ones_without_the_module() {
         let beside = layers * hidden * (experts + 2.0 * 24.0 * 4.0);
         assert!(((shape.parameters() + beside) / published - 1.0_f64).abs() < 2e-5, "{name}: {}", shape.parameters());
     }
-    // The model cards state 13 and 49 billion active parameters.
+    // The expected numbers are 13.7 and 49.5 billion active parameters. The model cards state 13 and 49 billion.
     assert!((entry("deepseek-v4-flash").unwrap().shape.active_parameters() / 13.7e9 - 1.0).abs() < 0.01);
     assert!((entry("deepseek-v4-pro").unwrap().shape.active_parameters() / 49.5e9 - 1.0).abs() < 0.01);
 }
@@ -86,19 +86,19 @@ fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
     let bandwidth = 3.35e12 * 0.8;
     let reads = |bytes: f64| 3.0 * bytes / bandwidth;
     let near = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 1e-3, "{found} against {wanted}");
-    // A layer without entries reads no more bytes when the context grows beyond the window.
+    // A layer without compressed KV entries reads no more bytes when the context grows beyond the window.
     assert_eq!(growth(0, 1000, 100_000), 0.0);
     near(growth(128, 1000, 101_000), reads(100_000.0 / 128.0 * 1024.0));
-    // With up to 512 entries (of 4 tokens each), a token reads all entries. With more entries, only the indexer's keys
-    // add bytes.
+    // With up to 512 compressed KV entries (of 4 tokens each), a token reads all entries. If the context has more
+    // entries, a token still reads only 512, and further context adds only bytes of the indexer's keys.
     near(growth(4, 1000, 2000), reads(1000.0 / 4.0 * (1024.0 + 128.0)));
     near(growth(4, 10_000, 110_000), reads(100_000.0 / 4.0 * 128.0));
 }
 
 #[test]
 fn kinds_of_reach_are_summed_once() {
-    // Layers whose tokens attend to the same kind of tokens form one entry of the attention work. DeepSeek-V4-Pro has
-    // three entries: for windows, for all compressed entries, and for chosen compressed entries.
+    // `work().attention` has one entry for all layers whose tokens attend to the same kind of tokens. DeepSeek-V4-Pro
+    // has three such kinds: the tokens of a window, all compressed KV entries, and chosen compressed KV entries.
     let reach = |a: &AttentionWork| (a.window, a.by_token);
     let kinds: Vec<_> = entry("deepseek-v4-pro").unwrap().shape.work().attention.iter().map(reach).collect();
     assert_eq!(kinds, [(Some(128.0), false), (None, false), (Some(4096.0), true)]);
@@ -109,8 +109,8 @@ fn the_module_attends_to_a_window() {
     let module = &entry("deepseek-v4-flash-mtp").unwrap().shape;
     assert!(matches!(module.layers[0].attention, Attention::Compressed { ratio: 0, window: 128, .. }));
     assert!(matches!(module.layers[0].feed_forward, FeedForward::Experts { total: 256, .. }));
-    // The expected number of weights of the MTP module: the published count of the model with its MTP module minus the
-    // published count without it.
+    // The module's own weights, without the output head that it shares with the model. The expected number is the
+    // published count of the model with its MTP module minus the published count without it.
     let own = module.parameters() - module.head_parameters();
     assert!((own / (290_944_616_402.0 - 284_333_146_519.0) - 1.0).abs() < 1e-3, "{own}");
 }

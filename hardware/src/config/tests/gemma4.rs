@@ -1,4 +1,5 @@
-//! Tests with Gemma 4: layers with different heads, and a dense block beside experts.
+//! Tests with Gemma 4: layers without a window have another number and size of heads than layers with a window, and
+//! each layer has a dense block beside its experts.
 
 use super::{fault, with};
 use crate::config::read;

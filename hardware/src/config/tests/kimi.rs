@@ -49,8 +49,8 @@ fn k3_has_24_layers_of_attention_and_experts_of_half_the_width() {
         matches!(g.feed_forward, FeedForward::Experts { latent: Some(3584), shared_intermediate: 6144, .. })
     };
     assert_eq!(count(narrow), 92);
-    // The expected number of Kimi K3's weights is the published count without the vision tower and without 92 routers
-    // of 896 rows. The shape then lacks only the norms.
+    // The expected number of Kimi K3's weights is the published count without the vision tower, minus the weights of 92
+    // routers of 896 rows. Of these expected weights, the shape leaves out only the norms.
     let routers = 92.0 * 896.0 * 7168.0;
     assert!((k3.parameters() / (2_779_484_478_208.0 - routers) - 1.0).abs() < 1e-5, "{}", k3.parameters());
     // The weights of Kimi K3's experts have 4 bits, and 32 weights share a scale of 8 bits. The other parts are not

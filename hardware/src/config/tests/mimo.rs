@@ -1,4 +1,4 @@
-//! Tests with MiMo-V2: values that are narrower than keys, and other heads in layers with a window.
+//! Tests with MiMo-V2: values are narrower than keys, and layers with a window have another number of KV heads.
 
 use super::{fault, with};
 use crate::config::read;

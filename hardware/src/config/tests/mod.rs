@@ -1,4 +1,5 @@
-//! Tests that read `config.json` files of many families, with their faults and warnings.
+//! Tests that read the `config.json` files of many model families. Some files have faults, which must give errors or
+//! warnings.
 
 mod block_sparse;
 mod blocks;

@@ -39,8 +39,8 @@ template <int DIM> struct Queries {
 };
 
 struct Tile {
-    // `row` is the first row of the request, `query` the first query of the tile, `queries` the number of queries in
-    // the tile.
+    // `row` is the request's first row in the batch (a row is a new token). `query` is the index, among the request's
+    // queries, of the tile's first query. `queries` is the number of queries in the tile.
     u32 row, query, queries;
     // `table` is the first word of the request's block table. No query of the tile attends to a token from `end` on.
     // All queries of the tile attend to the first `all_see` tokens of the context.
@@ -181,8 +181,8 @@ DEVICE bf16* out_of(const AttendArgs& a, const Tile& tile, u32 query, u32 kv_hea
 // Split attention, for few queries and a long context. A context is divided into parts of neighbouring tokens, the
 // stretches. A thread block handles one tile of queries (grid x), one key-value head (y) and one stretch (z). The warps
 // take the KV blocks of the stretch in turn. Each warp has `STAGES` places for a KV block in shared memory: it copies
-// the next KV block while it computes with the present one. The thread block of a tile that ends last adds the results
-// of all stretches of the tile, in the order of the context.
+// the next KV block while it computes with the present one. Of the thread blocks for one tile and one key-value head,
+// the block that finishes last adds the results of all stretches, in the order of the context.
 template <int DIM> DEVICE void split(const AttendArgs& a) {
     let_next_start();
     wait_for_inputs();

@@ -117,8 +117,8 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
         double total = 0.0;
         for (u32 s = 0; s < blockDim.x; s++) total += sums[s];
         double rest = units[2 * kept + 1] * total;
-        // Because of rounding, `rest` may lie beyond the last range. Then the last range with a positive weight is
-        // taken.
+        // `rest` is the random draw, less the sums of the ranges before the present range. Because of rounding, it may
+        // not be smaller than the sum of any range. Then the last range with a positive weight is taken.
         u32 at = 0;
         double left = rest;
         for (u32 s = 0; s < blockDim.x; s++) {

@@ -33,8 +33,8 @@ DEVICE void wait_for_inputs() {
 }
 
 // Lets the next kernel start as soon as every thread block of this kernel has called this function. The next kernel
-// then runs up to its `wait_for_inputs`. A kernel calls this function first of all, so that the next product of few
-// rows reads its first weights while this kernel still waits.
+// then runs up to its `wait_for_inputs`. A kernel calls this function first of all. If the next kernel is a product of
+// few rows, it then reads its first weights while this kernel is still in its own `wait_for_inputs`.
 DEVICE void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -140,8 +140,8 @@ DEVICE u64 mixed(u64 z) {
     return z ^ (z >> 31);
 }
 
-// Draws random weights. The kernel hashes (base, position) and rounds as the host does (`Luck::unit` of crate sim), so
-// host and device draw the same weights.
+// Draws random weights. The kernel hashes `base`, which identifies a random sequence, with the index of each weight. It
+// rounds as the host does (`Luck::unit` of crate sim), so host and device draw the same weights.
 KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
     let_next_start();
     wait_for_inputs();

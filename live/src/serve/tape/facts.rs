@@ -28,8 +28,9 @@ pub struct Passes {
     pub draft: Vec<Pass>,
     /// The target pass of the step.
     pub target: Pass,
-    /// Time between passes, without waits for arrivals and without recording: the work of the scheduler and the policy,
-    /// and the work at the end of the step before.
+    /// Time between passes: the work of the scheduler and the policy in this step, and the work after the target pass
+    /// of the step before. Does not include the time in which the engine waits for arrivals, and the time that the
+    /// recording of the steps takes.
     pub host: Time,
 }
 

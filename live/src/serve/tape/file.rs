@@ -113,7 +113,7 @@ pub enum TapeError {
     #[error("{0}")]
     Damaged(Damage),
     /// A frame (a part of the file with a checksum) is undamaged, but this version cannot decode it, or its content
-    /// is not allowed at this place.
+    /// cannot be in such a file at this place, for example a step after the last part of the log.
     #[error("frame {frame}, which begins at byte {offset}, {what}")]
     Wrong {
         /// Index of the frame (the part of the file), from 0.
@@ -278,8 +278,8 @@ mod tests {
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
     }
 
-    /// A tape (the log of a live run) that is cut after its head is read up to its last complete step, and the result
-    /// says where it was cut. A tape that is cut within its head is an error.
+    /// A tape (the log of a live run) that is cut after its head (the part before the first step) is read up to its
+    /// last complete step, and the result says where it was cut. A tape that is cut within its head is an error.
     #[test]
     fn a_cut_tape_is_read_up_to_its_last_whole_step_and_says_where_it_ends() {
         let bytes = tape(5, Some(&tail()));
@@ -300,9 +300,9 @@ mod tests {
         assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
     }
 
-    /// One bit of a tape (the log of a live run), with or without a tail, is flipped. The reader must report damage,
-    /// and never a complete or a cut tape. If the bit is in the first 8 bytes, the reader must report another kind of
-    /// file or another version.
+    /// One bit of a tape (the log of a live run) is flipped. The tape may or may not have a tail, the part after the
+    /// last step. The reader must report damage, and never a complete or a cut tape. If the bit is in the first 8
+    /// bytes, the reader must report another kind of file or another version.
     #[test]
     fn no_flipped_bit_passes_for_a_kill() {
         for bytes in [tape(5, Some(&tail())), tape(5, None)] {

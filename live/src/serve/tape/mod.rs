@@ -48,8 +48,9 @@ pub struct Head {
 }
 
 impl Head {
-    /// Makes the head for a run over `workload`. The caller sets `max_model_len`, the TPOT bound and the host time
-    /// afterwards; until then there is no limit, no bound and no host time.
+    /// Makes the head of a log (the facts known before the first step) for a run over `workload`. The caller sets
+    /// `max_model_len`, the TPOT bound and the host time afterwards; until then there is no limit, no bound and no host
+    /// time.
     pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload) -> Head {
         Head {
             policy,
@@ -117,7 +118,7 @@ pub struct Tape {
 /// How the file of a tape (the log of a live run) ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// The file is complete: it ends with a tail.
+    /// The file is complete: it ends with a tail, the facts known after the last step.
     Tail(Tail),
     /// The file ends without a tail, after or within a frame (a part of the file with a checksum): the process was
     /// killed, or the file was cut.
@@ -127,7 +128,8 @@ pub enum End {
 }
 
 impl Tape {
-    /// Returns the facts known after the last step; `None` without a tail.
+    /// Returns the tail of the log, which has the facts known after the last step; `None` if the log was cut before its
+    /// tail or is damaged.
     pub fn tail(&self) -> Option<&Tail> {
         match &self.end {
             End::Tail(tail) => Some(tail),

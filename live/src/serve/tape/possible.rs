@@ -25,7 +25,8 @@ pub fn wrong_step(head: &Head, step: &StepTrace) -> Option<String> {
         .or_else(|| backwards(step).then(|| "has activities that end before they begin, or out of order".to_owned()))
 }
 
-/// Says which rejected request of the tail is unknown to the head; `None` if the head has all of them.
+/// The tail of the log lists the rejected requests. Says which of them is not among the requests that the head of the
+/// log lists; `None` if the head lists all of them.
 pub fn wrong_tail(head: &Head, tail: &Tail) -> Option<String> {
     unknown_request(head, tail.rejected.iter().copied())
 }

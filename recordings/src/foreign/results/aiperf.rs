@@ -1,11 +1,10 @@
-//! Reads results of NVIDIA's AIPerf (`profile_export_aiperf.json`). A file is one JSON object with one run at one
-//! load.
+//! Reads results of NVIDIA's AIPerf (`profile_export_aiperf.json`). A file is one JSON object with one run at one load.
 //!
 //! The format is that of AIPerf 0.13.0, `aiperf/common/models/export_models.py` (schema 1.4). Each metric states its
 //! unit; times are in milliseconds. `inter_token_latency` is TPOT: the time after the first token, divided by the
-//! number of tokens after the first. The load is the load of the phase whose kind is `profiling`. If the server
-//! reports acceptance with its answers, the file has a histogram of rounds (a request's draft tokens of one step) by
-//! accepted draft tokens.
+//! number of tokens after the first. The list `input_config.phases` has the phases of the benchmark; the run's load is
+//! that of the phase whose `kind` is `profiling`. If the server reports acceptance with its answers, the file has a
+//! histogram of rounds (a request's draft tokens of one step) by accepted draft tokens.
 
 use super::acceptance;
 use super::metric::Metrics;

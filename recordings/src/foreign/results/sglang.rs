@@ -34,7 +34,8 @@ mod tests {
     /// Two runs of SGLang's bench_serving 0.5.23 (backend `vllm`) against `foretoken serve` with draft length 3, by 1
     /// client and by 4 clients. Only SGLang's own server states `accept_length`, so it is null here.
     const RECORDED: &str = include_str!("../../../fixtures/results/sglang-0.5.23-k3.jsonl");
-    /// A made-up file in the form of SGLang 0.5.23, `benchmark/serving.py`, as an SGLang server would give it.
+    /// A made-up results file in the format of SGLang 0.5.23 (`benchmark/serving.py`). It has `accept_length`, which
+    /// only a benchmark of an SGLang server gives.
     const MADE: &str = r#"{"backend": "sglang", "dataset_name": "random", "request_rate": Infinity,
         "max_concurrency": 8, "duration": 4.0, "completed": 3, "total_input_tokens": 60, "total_output_tokens": 30,
         "total_output_tokens_retokenized": 30, "output_throughput": 7.5, "mean_ttft_ms": 125.0, "mean_tpot_ms": 93.75,

@@ -11,7 +11,7 @@ pub(super) enum Admit {
     Tokens(u32),
     /// The request waits, and the scheduler considers no later request in this step.
     Stop,
-    /// The request waits, and the scheduler considers the request behind it in the waiting list.
+    /// The request waits, and the scheduler considers the next request of the waiting list.
     PassOver,
 }
 
@@ -48,9 +48,9 @@ impl Scheduler<'_> {
     }
 
     /// Number of padding tokens, in place of draft tokens, for a waiting request: `computed` tokens are in KV, `left`
-    /// tokens are to be computed. A request with one token left is padded to the length of a decode request with draft
-    /// tokens. It is not padded (0) if the step has scheduled a prompt of a running request, if no request is running
-    /// and nothing is in KV, or if the padding would exceed `max_model_len`.
+    /// tokens are to be computed. A request with one token left gets as many padding tokens as the longest draft
+    /// length. It gets none if the step has scheduled a prompt of a running request, if no request is running and
+    /// nothing is in KV, or if the padding would exceed `max_model_len`.
     fn padding(&self, computed: u32, left: u32, running: usize) -> u32 {
         let padding = self.rules.pad_admissions;
         let decodes_only = !self.pace.prefill_scheduled && (running > 0 || computed > 0);

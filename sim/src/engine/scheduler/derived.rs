@@ -1,11 +1,12 @@
-//! Values that several rules share. They are derived from the settings and the drafter's properties in the same way as
-//! in a release of vLLM. Settings that are left out take the release's values. Source: the vLLM files that
-//! [`rules`](super::rules) names.
+//! Values that several rules of the scheduler share, such as the number of lookahead slots. They are derived from the
+//! settings and the drafter's properties in the same way as in a release of vLLM. Settings that are left out take the
+//! release's values. Source: the vLLM files that [`rules`](super::rules) names.
 
 use super::speculative_config::SpeculativeConfig;
 use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 
-/// The engine's settings, and the values derived from them that several rules of the scheduler need.
+/// The engine's settings, and the values derived from them that several rules of the scheduler need, such as the number
+/// of lookahead slots.
 pub(in crate::engine) struct Derived<'a> {
     /// The engine's settings as the user gave them, before defaults of the vLLM release are filled in.
     pub config: &'a EngineConfig,
@@ -24,8 +25,8 @@ pub(in crate::engine) struct Derived<'a> {
     pub first_draft_pass: FirstDraftPass,
     /// Why async scheduling is not possible with these settings; `None` if it is possible.
     pub never_async: Option<&'static str>,
-    /// Whether the next step is scheduled while a step is in flight: as the setting says, or else wherever it is
-    /// possible, as in vLLM.
+    /// Whether the next step is scheduled while a step is in flight: as the setting `async_scheduling` says, or else
+    /// wherever it is possible, as in vLLM.
     pub asynchronous: bool,
     /// vLLM's value of `num_lookahead_tokens` for the drafter: the number of KV slots that are reserved for a request
     /// in addition to the slots of its scheduled tokens. The engine's setting `num_lookahead_tokens` has no effect on
@@ -75,8 +76,8 @@ impl<'a> Derived<'a> {
     }
 
     /// vLLM's table of draft lengths: entry n is the draft length if n requests are scheduled. `None` if no table is
-    /// set, or if the release ignores the table. A number of requests between two ranges of the table, or beyond the
-    /// last range, has the draft length of the range before it. A number below the first range has length 0.
+    /// set, or if the vLLM release ignores the table. A number of requests between two ranges of the table, or beyond
+    /// the last range, has the draft length of the previous range. A number below the first range has length 0.
     pub fn per_batch_size(&self) -> Option<Vec<u32>> {
         // Runner V1 of vLLM 0.33 ignores the table of draft lengths for DSpark, which cannot change its draft length.
         let dspark = matches!(self.config.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
@@ -97,7 +98,8 @@ fn is_block(method: DraftMethod) -> bool {
     matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn)
 }
 
-/// The version of the model runner: the setting `runner`, or else the version that the release takes for this drafter.
+/// The version of the model runner: the setting `runner`, or else the version that the vLLM release takes for this
+/// drafter.
 fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !is_block(c.method));
     let needs_v1 = spec.num_speculative_tokens > 0 && old;

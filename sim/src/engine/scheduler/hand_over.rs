@@ -15,8 +15,8 @@ use crate::workload::RequestId;
 
 impl Scheduler<'_> {
     /// Held requests wait for the KV of their prompt, which another engine computes. Admits the held requests whose KV
-    /// has arrived, in order. Returns false if one of these cannot be admitted and the scheduler must stop: then vLLM
-    /// admits no later request in this step.
+    /// has arrived, in the order in which their blocks were allocated. Returns false if the scheduler must stop at one
+    /// of these requests, because it cannot be admitted; vLLM then admits no later request in this step.
     pub(super) fn schedule_held(&mut self, running: usize) -> bool {
         let mut index = 0;
         while index < self.handed.held.len() && self.has_room_to_admit() {

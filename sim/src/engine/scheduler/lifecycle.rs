@@ -13,8 +13,8 @@ impl Scheduler<'_> {
     /// Adds a request that has arrived to the waiting list. `part` is the part of the request that the engine serves.
     ///
     /// # Errors
-    /// The request could never be scheduled. (A request whose output outgrows the pool is rejected later, when it
-    /// happens.)
+    /// The request could never be scheduled. (A request whose output outgrows the KV pool is rejected later, when the
+    /// pool has no block left for it.)
     pub fn add_request(&mut self, id: RequestId, at: Time, part: Part) -> Result<(), RejectReason> {
         if let Some(reason) = self.never(self.asked.prompt(id)) {
             return Err(reason);
@@ -96,7 +96,8 @@ impl Scheduler<'_> {
     }
 
     /// Rejects the request at the head of the waiting list if no request runs and this step preempted none. The step
-    /// did not admit the request although everything was free, so no later step will admit it. Otherwise does nothing.
+    /// did not admit the request although no other request took tokens of the budget or KV blocks, so no later step
+    /// will admit it. Otherwise does nothing.
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()

@@ -58,8 +58,8 @@ impl Scheduler<'_> {
     }
 
     /// vLLM V1 has no separate decode phase and prefill phase. Each request has a number of computed tokens, and the
-    /// scheduler gives the request its remaining tokens and its draft tokens. Running requests come first, in order,
-    /// then waiting requests. A step that preempted a request admits no request.
+    /// scheduler gives the request its remaining tokens and its draft tokens. The running requests come first, in the
+    /// order of the running list, then the waiting requests. A step that preempted a request admits no request.
     fn schedule_v1(&mut self) {
         self.scratch.threshold = self.rules.threshold(self.running.len() + self.waiting.len());
         self.pace.begin(&self.rules, &self.running);

@@ -20,7 +20,7 @@ pub(super) struct Pace {
     pub(super) defer_prefills: bool,
     /// Whether a running request's prompt was scheduled in this step.
     pub(super) prefill_scheduled: bool,
-    /// Whether a request with more than one token left was admitted in this step.
+    /// Whether a request with more than one token left to compute was admitted in this step.
     pub(super) prefill_admitted: bool,
 }
 

@@ -8,7 +8,8 @@ fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
 }
 
-/// Refuses token budgets that all releases of vLLM refuse.
+/// Refuses token budgets that all releases of vLLM refuse: below `max_num_seqs`, or, without chunked prefill, below
+/// `max_model_len`.
 fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     let budget = c.max_num_batched_tokens;
     if !c.chunked_prefill() && budget < c.max_model_len {
@@ -25,7 +26,7 @@ fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// Refuses the settings that vLLM 0.32 and 0.33 refuse.
+/// Refuses the settings with which vLLM 0.32 and 0.33 do not start.
 pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
     let (c, k) = (derived.config, derived.k);
     check_budget(c)?;
@@ -138,7 +139,8 @@ fn check_table(spec: &SpeculativeConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// Refuses rules that this program's scheduler of vLLM v0 does not have, and settings that v0 itself refuses.
+/// Refuses the settings that vLLM v0's scheduler does not have (such as chunked prefill), and token budgets that v0
+/// itself refuses.
 pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
     let absent = [
         ("chunked_prefill", c.chunked_prefill == Some(true)),

@@ -103,11 +103,12 @@ pub struct Rules {
     /// Draft length of each request, by the number of scheduled requests (the index); `None` if the length does not
     /// depend on this number.
     pub per_batch_size: Option<Vec<u32>>,
-    /// Number of padding tokens, in place of draft tokens, that an admitted request with one token left gets; 0 for no
-    /// padding.
+    /// Number of padding tokens, in place of draft tokens, that an admitted request with one token left to compute
+    /// gets; 0 for no padding.
     pub pad_admissions: u32,
     /// Whether the runner falls back from full to piecewise CUDA graphs (vLLM
-    /// `_maybe_override_dynamic_sd_cudagraph_mode`): runner V1 does so with a table of draft lengths by batch size.
+    /// `_maybe_override_dynamic_sd_cudagraph_mode`): runner V1 does so if its draft lengths come from a table by batch
+    /// size.
     pub leaves_full_graphs: bool,
     /// Whether blocks that decoding filled are cached as soon as their tokens are verified: under async scheduling, and
     /// in 0.33 with draft tokens. Otherwise they are cached when the next tokens are scheduled.
@@ -142,8 +143,8 @@ impl Rules {
     }
 }
 
-/// The rules without any particular rule of a vLLM release: only the limits (token budget, model length, …) are taken
-/// from the settings.
+/// The rules with every special rule of a vLLM release switched off. Only the limits (token budget, model length, …)
+/// and choices such as chunked prefill are taken from the settings.
 fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
     Rules {
         version: c.version,

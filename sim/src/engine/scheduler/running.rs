@@ -15,7 +15,7 @@ enum Room {
     /// There are KV slots for one token of the request, but not for its draft tokens. The request is the only running
     /// one.
     ForOne,
-    /// The request itself was preempted. The request behind it is now at this index of the running list.
+    /// The request itself was preempted. The request that followed it in the running list is now at this index.
     GoneItself(usize),
 }
 
@@ -176,10 +176,10 @@ impl Scheduler<'_> {
         done
     }
 
-    /// The loop of [`schedule_leading_decodes`](Self::schedule_leading_decodes). It is inlined for each order of steps,
-    /// so that it stays fast. The first `from` requests are scheduled already. `spec_of` returns the number of draft
-    /// tokens of a request. `ends` says whether the step in flight ends a request. `scheduled` is called for each
-    /// scheduled request.
+    /// The loop of [`schedule_leading_decodes`](Self::schedule_leading_decodes). It is inlined for each order of a
+    /// step's phases, so that it stays fast. The first `from` requests are scheduled already. `spec_of` returns the
+    /// number of draft tokens of a request. `ends` says whether the step in flight ends a request. `scheduled` is
+    /// called for each scheduled request.
     #[inline(always)]
     fn schedule_decodes_while(
         &mut self,
@@ -253,8 +253,9 @@ impl Scheduler<'_> {
         }
     }
 
-    /// For the only running request, if the whole pool has too few slots for it: tries to find a slot for one token
-    /// without draft tokens and lookahead. If that fails too, or if the request is in prefill, rejects the request.
+    /// For the only running request, if the whole pool has too few slots for it: tries to find a slot for one token,
+    /// without draft tokens and lookahead slots. If that fails too, or if the request is in prefill, rejects the
+    /// request.
     fn last_resort(&mut self) -> Option<Room> {
         let r = &mut self.running[0];
         if !r.prefilling && self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {

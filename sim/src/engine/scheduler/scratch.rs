@@ -1,10 +1,12 @@
-//! The values and reused buffers with which the scheduler decides a step. No value is valid after the step.
+//! The remaining token budget, the limits and the reused buffers with which the scheduler decides a step. Their
+//! contents are not valid after the step.
 
 use super::rules::Rules;
 use crate::engine::request::WaitingRequest;
 use crate::workload::RequestId;
 
-/// The values and buffers that the scheduler uses during one step.
+/// The remaining token budget, the limits on prompt and draft tokens, and the buffers that the scheduler uses during
+/// one step.
 #[derive(Debug, Default)]
 pub(super) struct StepScratch {
     /// Number of tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for the

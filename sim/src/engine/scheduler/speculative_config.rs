@@ -24,8 +24,8 @@ pub enum Lengths {
     /// vLLM's own settings: one draft length for all requests, or one length for each batch size.
     #[default]
     Released,
-    /// A policy that vLLM does not have. The engine treats it as if it were built into vLLM like the EAGLE drafter. The
-    /// policy may make any number of draft passes.
+    /// A policy that vLLM does not have. The rules of vLLM's scheduler apply to its draft tokens. But the drafter makes
+    /// only the draft passes that the chosen draft lengths need, even where vLLM always makes all passes.
     Own,
     /// An oracle, a bound that sees which draft tokens are right. It shows the best that is possible, so no rule of the
     /// engine limits its draft lengths.

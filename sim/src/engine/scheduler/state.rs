@@ -168,7 +168,7 @@ impl<'a> Scheduler<'a> {
         self.kv_cache_manager.make_room(self.workload().len());
     }
 
-    /// The running requests, in order.
+    /// The running requests, in the order of the running list.
     pub fn running(&self) -> &[RunningRequest] {
         &self.running
     }

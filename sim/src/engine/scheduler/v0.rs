@@ -19,8 +19,9 @@ impl Scheduler<'_> {
         self.schedule_decodes();
     }
 
-    /// Admits waiting requests (new or preempted) with all their tokens, up to the first request that does not fit.
-    /// Rejects requests that can never fit. Returns whether the step admits any request.
+    /// Admits waiting requests (new or preempted) with all their tokens, up to the first request for which the token
+    /// budget, the number of running requests or the free KV blocks do not suffice. Rejects requests that can never be
+    /// admitted. Returns whether the step admits any request.
     fn schedule_prefills(&mut self) -> bool {
         while let Some(head) = self.waiting.peek() {
             let r = self.asked.activate(head);
@@ -54,8 +55,9 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Preempts running requests with a lower priority than the head of the waiting list until the head fits. First
-    /// sorts the running list by priority and arrival. At the end sorts the waiting list by priority and arrival.
+    /// Preempts running requests with a lower priority than the head of the waiting list until this request can be
+    /// admitted. First sorts the running list by priority and arrival. At the end sorts the waiting list by priority
+    /// and arrival.
     fn preempt_lower_priorities(&mut self) {
         self.running.sort_by_key(|r| (r.priority, r.arrival));
         if let Some(head) = self.waiting.pop() {

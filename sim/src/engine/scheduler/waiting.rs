@@ -1,5 +1,5 @@
-//! Admits waiting requests in order, after the running requests were scheduled, as long as token budget, `max_num_seqs`
-//! and KV blocks last.
+//! Admits waiting requests, in the order of the waiting list, after the running requests were scheduled, as long as
+//! token budget, `max_num_seqs` and KV blocks last.
 
 use super::admission::Admit;
 use super::state::Scheduler;
@@ -45,8 +45,8 @@ impl Scheduler<'_> {
         self.pace.admitted(self.waiting.any_not_passed_over());
     }
 
-    /// Sets the first request of the waiting list aside, so that the scheduler considers the request behind it.
-    /// Requests that were set aside go back to the front of the list when the step is decided.
+    /// Sets the first request of the waiting list aside, so that the scheduler considers the next request. Requests
+    /// that were set aside go back to the front of the list when the step is decided.
     fn pass_over(&mut self) {
         if let Some(head) = self.waiting.pop() {
             self.scratch.aside.push(WaitingRequest { passed_over: true, ..head });

@@ -94,7 +94,7 @@ impl Erratic {
     }
 
     /// How the draft trees of this step grow, drawn at random; `None` if the draft tokens of this step form chains (one
-    /// guess a position).
+    /// guess for each position).
     fn growth(&self) -> Option<Growth> {
         let width = |what: u64| 1 + self.draw(what, 3);
         match self.draw(200, 3) {
@@ -164,7 +164,8 @@ impl SpecPolicy for Erratic {
 
     fn observe(&mut self, o: &StepOutcome) {
         for i in 0..o.ids.len() {
-            // The limit of a tree counts tokens. The depth of a tree is limited by the engine's `max_draft_len`.
+            // For a tree, `limit` is the number of its tokens. The depth of a tree is limited by the engine's
+            // `max_draft_len`.
             let longest = if o.drafts.in_trees() { 8 } else { self.limit };
             assert!(o.accepted[i] <= o.verified[i] && o.verified[i] <= o.drafted[i] && o.drafted[i] <= longest);
         }
@@ -172,8 +173,9 @@ impl SpecPolicy for Erratic {
     }
 }
 
-/// An acceptance source of prompt lookup (draft tokens are copied from earlier text) with match rate `match_rate`. The
-/// first drawn confidence tabulates its distributions, which takes a while, so build the source once.
+/// An acceptance source of prompt lookup (draft tokens are copied from earlier text) with match rate `match_rate`. When
+/// the first confidence is drawn, the source tabulates the distributions of confidences. This takes a while, so build
+/// the source once.
 pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
     let source = Rates::PromptLookup(PromptLookup { match_rate, ..PromptLookup::default() });
     let spec = AcceptanceSpec { source, ..AcceptanceSpec::default() };

@@ -1,6 +1,6 @@
 //! Tests of the host times of the setting `engine.host`, computed by hand to the picosecond. There is one request: 10
-//! prompt tokens, 8 output tokens, and 3 draft tokens a step that are always accepted. The prompt's step emits one
-//! token, and two steps of 4 tokens emit the other 7 tokens.
+//! prompt tokens, 8 output tokens, and 3 draft tokens in each step that are always accepted. The prompt's step emits
+//! one token, and two steps of 4 tokens emit the other 7 tokens.
 
 use super::fixture::{Fixture, Steady};
 use crate::host::{SpeculatingSeconds, WithoutGraph};

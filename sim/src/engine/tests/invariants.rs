@@ -127,14 +127,15 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
 }
 
-/// Invariant 3: the KV blocks in use belong to the requests in flight. The blocks have at least as many slots as there
-/// are tokens in the step. For each request they have at most the slots for its prompt, its output, `lookahead` draft
-/// tokens and `lookahead` reserved KV slots.
+/// Invariant 3: the KV blocks in use belong to the requests in flight. The blocks have at least as many slots as the
+/// decode requests have tokens in KV and the step has new tokens, together. For each request they have at most the
+/// slots for its prompt, its output, `lookahead` draft tokens and `lookahead` reserved KV slots. With async scheduling
+/// (`ahead`) 1 + `lookahead` further slots are allowed.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
-    // With async scheduling a request counts as in flight until the output of the step before is taken, and it holds
+    // With async scheduling a request counts as in flight until the output of the previous step is taken, and it holds
     // blocks as if all its draft tokens were accepted.
     let there = |i: usize| r.finish[i] > s.start || (ahead && r.finish[i] == s.start);
     let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && there(i));
@@ -244,8 +245,8 @@ fn invariants_1_to_5() {
         f.arrivals = arrivals;
         f.drafting = if drafts.0 { Drafting::Autoregressive } else { Drafting::Parallel };
         if !drafts.0 {
-            // Only runner V1 drafts in parallel. So the runner is left to the release, which chooses V1 for parallel
-            // drafting.
+            // Runner V2 cannot draft in parallel with the drafters of this test. So the setting is left out, and the
+            // vLLM release chooses V1 for parallel drafting.
             f.config.runner = None;
         }
         f.lookup = drafts.1.then(|| LOOKUPS.clone());
@@ -340,8 +341,8 @@ proptest! {
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        // Draft tokens are made at the start of a step here. In the other two orders of steps vLLM's loop sometimes
-        // sleeps for a fixed time (1 ms), which does not scale.
+        // Draft tokens are made at the start of a step here. In the other two orders of a step's phases vLLM's loop
+        // sometimes sleeps for a fixed time (1 ms), which does not scale.
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();

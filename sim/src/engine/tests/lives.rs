@@ -27,8 +27,8 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
     let waiting: u128 = done.iter().map(|&i| u128::from((r.first_scheduled[i] - r.arrival[i]).0)).sum();
     prop_assert_eq!((lives.requests, lives.whole, lives.waiting), (done.len() as u64, whole, waiting));
     // The host's part is the latency minus all other parts. When a request enters or leaves the running list in the
-    // middle of a pass, its shares of the pass's six device times are rounded down. Each of the six is off by up to 1
-    // ps each time, so the host's part may be below zero by the sum of these errors.
+    // middle of a pass, its shares of the six parts of the pass's time (decoding, prompts, …) are rounded down. Each of
+    // the six is off by up to 1 ps each time, so the host's part may be below zero by the sum of these errors.
     let readings = 2 * (done.len() as i128 + r.preemptions.iter().map(|&n| i128::from(n)).sum::<i128>());
     prop_assert!(lives.host() >= -6 * readings, "{} ps", lives.host());
     if r.preemptions.iter().all(|&n| n == 0) {
@@ -48,7 +48,8 @@ fn check(run: &Run, drafts: bool) -> Result<(), TestCaseError> {
 
 proptest! {
     /// The parts of a request's latency sum to its end-to-end latency: without drafting, with fixed and with random
-    /// draft lengths, for every order of steps, arrival process and release, with preemptions and with noise.
+    /// draft lengths, for every order of a step's phases, arrival process and vLLM release, with preemptions and with
+    /// noise.
     #[test]
     fn the_parts_of_a_life_are_its_whole(
         w in workloads(),

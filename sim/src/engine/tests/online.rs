@@ -32,9 +32,9 @@ fn engine_time(out: &GivenOut) -> Time {
 }
 
 proptest! {
-    /// Compares two runs for every policy, order of steps and release. In one run requests come while the engine runs,
-    /// and the engine forgets ended requests. The other run knows the whole workload and forgets none. Requests get the
-    /// same times and tokens in both.
+    /// Compares two runs for every policy, order of a step's phases and vLLM release. In one run requests come while
+    /// the engine runs, and the engine forgets ended requests. The other run knows the whole workload and forgets none.
+    /// Requests get the same times and tokens in both.
     #[test]
     fn unknown_requests_fare_as_known_ones(
         w in workloads(),

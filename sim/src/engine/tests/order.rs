@@ -1,5 +1,5 @@
 //! The orders of the phases of a step, computed by hand to the picosecond. Most tests have one request: 10 prompt
-//! tokens, 8 output tokens, and 3 draft tokens a step that are always accepted.
+//! tokens, 8 output tokens, and 3 draft tokens in each step that are always accepted.
 
 use super::fixture::{Fixture, Steady, YARDSTICK};
 use crate::acceptance::{AcceptanceSpec, LookupBesideModel, PromptLookup, Rates};
@@ -59,7 +59,7 @@ fn runner_v1_delivers_after_drafting() {
 }
 
 /// Async scheduling: the device runs the next step at once, and the host's time is hidden. One needless step runs at
-/// the end, because the host schedules it before it knows the output of the step before.
+/// the end, because the host schedules it before it knows the output of the previous step.
 #[test]
 fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     let mut f = alone((None, None, None));
@@ -139,8 +139,8 @@ fn a_draft_on_a_device_of_its_own_is_hidden_behind_the_target() {
         let own = fixed(&f);
         let (mut last, mut hidden) = (Time::ZERO, Time::ZERO);
         // If draft tokens are made at the start of a step, draft passes run at the same time as the target pass of the
-        // step before. If draft tokens are made at the end of a step, the draft passes after the last target pass delay
-        // nothing, so the last step is left out.
+        // previous step. If draft tokens are made at the end of a step, the draft passes after the last target pass
+        // delay nothing, so the last step is left out.
         let steps = own.steps.len() - usize::from(draft_at.is_none());
         for (one, two) in own.steps.iter().zip(&shared.steps).take(steps) {
             let covered = two.draft_time.min(if draft_at.is_some() { last } else { two.verify_time });

@@ -36,7 +36,7 @@ fn fixture(w: Workload) -> Fixture {
 }
 
 /// vLLM computes the KV of an answer's last token only when the token is part of the next prompt. So a turn finds in
-/// the cache the full blocks of all tokens of the turns before, without the last answer's last token.
+/// the cache the full blocks of all tokens of the previous turns, without the last answer's last token.
 #[test]
 fn a_turn_computes_only_what_is_new() {
     for (new, answer) in [(100, 40), (64, 32), (33, 1), (48, 17)] {
@@ -67,9 +67,9 @@ fn without_prefix_caching_a_turn_computes_all() {
 }
 
 proptest! {
-    /// For each order of steps and each release, with preemptions: every turn ends once. A first turn is sent at its
-    /// session's start. A later turn is sent exactly at the end of the turn before it plus its gap (the time that the
-    /// client waits).
+    /// For each order of a step's phases and each vLLM release, with preemptions: every turn ends once. A first turn is
+    /// sent at its session's start. A later turn is sent exactly at the end of the turn before it plus its gap (the
+    /// time that the client waits).
     #[test]
     fn every_turn_is_sent_a_gap_after_the_last_one_ended(
         turns in prop::collection::vec(1u32..5, 1..8),

@@ -108,8 +108,9 @@ fn the_engine_and_policies_read_no_clock() {
     assert!(!mentions(&source("kernels"), "", reads).is_empty(), "a device has a clock: the check sees nothing");
 }
 
-/// Tests a rule of ARCHITECTURE.md: `sim/` has no global random generator. From the crate `rand` it uses only the trait
-/// that keyed draws implement. The distributions of `rand_distr` get keyed draws.
+/// Tests a rule of ARCHITECTURE.md: `sim/` has no random generator with a state. Its random numbers are hashes of a
+/// key, such as (seed, stream, request, position). From the crate `rand`, `sim/` uses only the trait through which the
+/// distributions of `rand_distr` read these numbers.
 #[test]
 fn the_simulator_has_no_random_generator() {
     let generators = ["rand", "getrandom", "fastrand", "oorandom", "rand_core", "rand_chacha"];
