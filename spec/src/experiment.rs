@@ -222,7 +222,8 @@ pub enum Tables {
 #[serde(default, deny_unknown_fields)]
 pub struct SloSpec {
     /// The TPOT bound as a multiple of the 90th percentile of TPOT in the autoregressive run on the same requests
-    /// (AdaSpec, section 6.1), above 0. `reference` chooses the load of that run. It cannot be combined with `tpot_s`.
+    /// (AdaSpec, section 6.1), above 0. `reference` chooses the load of that run. An experiment has
+    /// `adaspec-scale` or `tpot_s`, not both.
     #[serde(rename = "adaspec-scale")]
     pub adaspec_scale: Option<f64>,
     /// If loads are swept: the load whose autoregressive run gives the TPOT bound of `adaspec-scale`. Absent:

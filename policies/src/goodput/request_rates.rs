@@ -22,8 +22,8 @@ pub(crate) struct RequestRates {
     start: f64,
     window: usize,
     slots: Slots,
-    /// For each request: the fill of its ring buffer, and the sums over the steps in it. The index is the request's
-    /// slot, which it keeps until it ends.
+    /// For each request: how many steps its ring buffer in `rings` holds, and the sums of accepted draft tokens and of
+    /// tries over these steps. The index is the request's slot, which it keeps until it ends.
     last: Vec<Last>,
     /// The ring buffers: (accepted draft tokens, tries) of each request's last steps. A try is a draft token that
     /// counts in the denominator of the acceptance rate. A request with the slot s (its index, kept until it ends) has

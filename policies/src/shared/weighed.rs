@@ -30,7 +30,8 @@ impl Weighed {
     }
 
     /// Returns the candidates of the last decision together with `estimate`, the policy's estimate (such as tokens per
-    /// second) for what it chose. Turns recording on.
+    /// second) for what it chose. From the first call on, the candidates of later
+    /// decisions are stored.
     pub(crate) fn explain(&mut self, estimate: impl Into<Option<f64>>) -> Explanation {
         self.on = true;
         Explanation { estimate: estimate.into(), candidates: self.candidates.clone() }

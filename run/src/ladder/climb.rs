@@ -48,11 +48,11 @@ pub struct Ladder {
 pub struct Rung {
     /// The name in [`RUNGS`] of the rung's piece of knowledge, such as `cost` for knowledge of the true cost.
     pub name: &'static str,
-    /// Label of the policy that ran with the knowledge of this rung and all earlier ones; absent if the rung does not
-    /// apply.
+    /// Label of the policy in the run that has the true values of this rung (such as costs) and of all earlier ones.
+    /// Absent if the policy has no belief that the rung could replace by the truth.
     pub run: Option<String>,
     /// The part of the policy's loss that the rung's knowledge removes: mean over seeds and 95 % interval. Absent if
-    /// the rung does not apply.
+    /// the policy has no belief that the rung could replace.
     pub height: Option<Interval>,
 }
 

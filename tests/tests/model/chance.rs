@@ -20,8 +20,8 @@ pub fn accepted(seed: u64, permille: u64, request: usize, position: i64, drafts:
     (0..drafts).find(wrong).unwrap_or(drafts.max(0))
 }
 
-/// Number of draft tokens proposed for a request with `position` output tokens, from 0 to `k`, if draft lengths are
-/// drawn by request.
+/// Number of draft tokens proposed for a request with `position` output tokens, from 0 to `k`. This is for workloads in
+/// which every request draws a draft length of its own in every step.
 pub fn proposed(seed: u64, k: i64, request: usize, position: i64) -> i64 {
     (draw(seed, 2, request, position) % (k as u64 + 1)) as i64
 }
