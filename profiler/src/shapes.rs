@@ -273,8 +273,8 @@ mod tests {
                 }
                 for region in Region::ALL {
                     let n = shapes.iter().filter(|s| s.region() == region).count();
-                    // Every region has at least two shapes. A draft model is allowed fewer in the region wide (decode and
-                    // verification passes of more than 64 tokens).
+                    // Every region has at least two shapes. A draft model is allowed fewer in the region wide (decode
+                    // and verification passes of more than 64 tokens).
                     let few = region == Region::Wide && role == Role::Draft;
                     assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
                 }

@@ -1,5 +1,5 @@
-//! Categories of requests: each category has its own lengths, acceptance and draft lengths. A note says if the
-//! acceptance on a trace is only assumed.
+//! Categories of requests: each category has its own lengths, acceptance and draft lengths. The program prints a
+//! note if a trace is replayed and the acceptance of its requests is only assumed.
 
 use crate::support::Place;
 

@@ -119,8 +119,8 @@ impl ConfidenceModel {
         ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new(), means: OnceLock::new() }
     }
 
-    /// The log-odds z that the token is right, computed back from the confidence `seen` that policies see. `None` if the
-    /// confidence does not depend on z: the setting `misfit` (the error of confidences) then has the scale 0.
+    /// The log-odds z that the token is right, computed back from the confidence `seen` that policies see. `None` if
+    /// the confidence does not depend on z, because the setting `misfit` (the error of confidences) has the scale 0.
     pub fn evidence(&self, seen: f64, depth: u32) -> Option<f64> {
         let Misfit { scale, shift } = self.spec.misfit;
         let x = (logit(seen.min(1.0 - 1e-7)) - shift) / scale;
