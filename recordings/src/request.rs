@@ -2,6 +2,7 @@
 //! step each).
 
 use crate::bounds;
+use crate::llama_cpp;
 use crate::recording::{Asked, Ended, Event, Recording, Tokens};
 use foretoken_sim::{MAX_SPEC_LEN, Time};
 use serde::Deserialize;
@@ -33,7 +34,8 @@ pub struct Answer {
     pub times: ServerTimes,
 }
 
-/// A request's rounds (its draft tokens of one step each), in order. Steps without draft tokens are not included.
+/// A request's rounds (its draft tokens of one step each), in order. vLLM does not report steps without draft tokens.
+/// Of llama.cpp such a step is known too, and is a round of no tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// `drafted[i]` is the number of draft tokens that round i (the request's draft tokens of one step) verified.
@@ -72,6 +74,23 @@ impl Answer {
         counted.unwrap_or(self.asked.prompt_len)
     }
 
+    /// The draft lengths of the answer's rounds (its draft tokens of one step each) that the answer's end did not
+    /// shorten. vLLM may shorten the last round. llama.cpp drafts at most as many tokens as the answer lacks, less one.
+    /// Empty if the server does not report rounds.
+    pub fn usual_lengths(&self) -> Vec<u32> {
+        let Some(rounds) = &self.rounds else { return Vec::new() };
+        let mut lengths = Vec::new();
+        let mut emitted = 1;
+        for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
+            if emitted + drafted + 1 < self.asked.output_len {
+                lengths.push(drafted);
+            }
+            emitted += accepted + 1;
+        }
+        lengths.truncate(rounds.drafted.len().saturating_sub(1));
+        lengths
+    }
+
     /// Number of the answer's tokens in the server's usage report, without a check of plausibility; `None` without a
     /// report.
     pub fn usage(&self) -> Option<u32> {
@@ -102,14 +121,15 @@ impl Answer {
 }
 
 /// vLLM's metrics of a request, which come with the completion (`--enable-per-request-metrics`,
-/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33). Each value is checked separately, so that a bad
-/// value does not discard the remaining values.
+/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33), or what llama.cpp reported about it. Each value is
+/// checked separately, so that a bad value does not discard the remaining values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerMetrics {
     time_to_first_token_ms: Value,
     queue_time_ms: Value,
     speculative_decoding: Value,
+    llama_cpp: Value,
 }
 
 impl ServerMetrics {
@@ -126,6 +146,9 @@ impl ServerMetrics {
 /// # Errors
 /// The reported rounds cannot be true. The text says why.
 pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Rounds>, String> {
+    if let Ok(reported) = llama_cpp::Reported::deserialize(&metrics.llama_cpp) {
+        return llama_cpp::rounds(&reported, asked);
+    }
     let list = |key: &str| match &metrics.speculative_decoding[key] {
         Value::Null => Ok(None),
         value => value.as_array().map(Some).ok_or_else(|| format!("{key} is no list")),
