@@ -229,6 +229,30 @@ mod tests {
         assert!(metrics["queue_time_ms"].is_f64());
     }
 
+    /// The answer was recorded from llama.cpp b11434 with three draft tokens per request and step. It has 24 tokens,
+    /// each in a chunk.
+    #[test]
+    fn a_streamed_answer_of_llama_cpp_is_read() {
+        let stream = include_str!("../fixtures/llama-cpp-b11434-completion.sse");
+        let mut answer = Answer::default();
+        let events: Vec<&str> = stream.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let (end, events) = events.split_last().unwrap();
+        assert_eq!(*end, "[DONE]");
+        let chunks: Vec<Tokens> = events.iter().filter_map(|data| answer.read(data).unwrap()).collect();
+        let expected: Vec<Tokens> = (1..=24).chain([24]).map(Tokens::SoFar).collect();
+        assert_eq!(chunks, expected);
+        let Ended::Finished { reason, prompt_tokens, completion_tokens, metrics, .. } = answer.ended() else {
+            panic!("it finished")
+        };
+        assert_eq!((reason.as_str(), prompt_tokens, completion_tokens), ("length", Some(15), Some(24)));
+        let metrics: Value = serde_json::from_str(&metrics.unwrap()).unwrap();
+        let rounds: Vec<Totals> = serde_json::from_value(metrics["llama_cpp"]["rounds"].clone()).unwrap();
+        let of = |t: &Totals| (t.predicted_n, t.draft_n, t.draft_n_accepted);
+        let expected = [(2, 3, 3), (6, 6, 6), (10, 9, 9), (14, 12, 12), (18, 15, 15), (22, 17, 15), (23, 18, 16)];
+        assert_eq!(rounds.iter().map(of).collect::<Vec<_>>(), expected);
+        assert_eq!(metrics["llama_cpp"]["timings"]["predicted_n"], 24);
+    }
+
     #[test]
     fn an_error_does_not_quote_all_that_a_server_sent() {
         let stream = format!("data: {{\"choices\": \"{}\"}}\n\n", "x".repeat(1 << 19));

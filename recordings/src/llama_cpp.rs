@@ -181,6 +181,26 @@ mod tests {
         assert_eq!(read(&[(2, 3, 0), (4, 6, 2)], (6, 6, 2)), Ok(Some(between)));
     }
 
+    /// The lines are from the log of llama.cpp b11434.
+    #[test]
+    fn statistics_of_the_drafter_are_read() {
+        let log = include_str!("../fixtures/llama-cpp-b11434-server.log");
+        let lines: Vec<&str> = log.lines().filter(|line| is_statistics(line)).collect();
+        let read = DraftStatistics::read(lines[0]).unwrap();
+        assert_eq!((lines.len(), read.calls, read.drafted), (1, 7, 20));
+        assert!((read.seconds - 0.001917).abs() < 1e-12);
+        assert!(log.lines().filter(|line| !is_statistics(line)).all(|line| DraftStatistics::read(line).is_none()));
+        let later = lines[0].replace("      7      7", "     17     17").replace("1.917", "5.917");
+        let log = |lines: &[&str]| {
+            let lines = lines.iter().map(|&line| line.to_owned()).collect();
+            let events = vec![Event::Log { at: foretoken_sim::Time::ZERO, lines }];
+            DraftStatistics::growth(&Recording { head: Default::default(), events, ending: None })
+        };
+        let growth = log(&[lines[0], "else", &later]).unwrap();
+        assert!(growth.calls == 10 && (growth.seconds - 0.004).abs() < 1e-12, "{growth:?}");
+        assert_eq!((log(&[lines[0]]), log(&[&later, lines[0]])), (None, None));
+    }
+
     #[test]
     fn totals_that_say_nothing_or_cannot_be_are_not_rounds() {
         assert_eq!(read(&[], (12, 0, 0)), Ok(None), "nothing was drafted");

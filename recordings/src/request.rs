@@ -247,6 +247,9 @@ fn end(answer: &mut Answer, at: Time, how: &Ended) {
         answer.times =
             ServerTimes { queue_s: seconds(&metrics.queue_time_ms), ttft_s: seconds(&metrics.time_to_first_token_ms) };
         answer.rounds = rounds(&metrics, asked).unwrap_or_default();
+        if let Some(rounds) = answer.rounds.as_ref().filter(|_| !metrics.llama_cpp.is_null() && answer.counted) {
+            answer.chunks = by_rounds(&answer.chunks, rounds);
+        }
     }
     answer.ended = Some((at, how.clone()));
 }
@@ -258,6 +261,34 @@ fn spread(chunks: &mut [(Time, u32)], total: u32) {
     for (chunk, i) in chunks.iter_mut().zip(0..) {
         chunk.1 = total / n + u32::from(i < total % n);
     }
+}
+
+/// The chunks of an answer, given as (time, number of tokens), in which each token came alone, put together by the
+/// answer's rounds (its draft tokens of one step each). llama.cpp sends the tokens of a round one by one; a chunk is
+/// then complete when its last token is read.
+fn by_rounds(chunks: &[(Time, u32)], rounds: &Rounds) -> Vec<(Time, u32)> {
+    let (mut whole, mut waiting): (Vec<(Time, u32)>, u32) = (Vec::new(), 0);
+    let mut ends = std::iter::once(1).chain(rounds.accepted.iter().map(|a| a + 1));
+    let mut end = ends.next();
+    let mut so_far = 0;
+    for &(at, n) in chunks {
+        waiting += n;
+        so_far += n;
+        let mut complete = false;
+        while let Some(left) = end.filter(|&left| so_far >= left) {
+            so_far -= left;
+            end = ends.next();
+            complete = true;
+        }
+        if complete {
+            whole.push((at, std::mem::take(&mut waiting)));
+        }
+    }
+    // A stop word may end the answer within its last round.
+    if let Some(&(at, _)) = chunks.last().filter(|_| waiting > 0) {
+        whole.push((at, waiting));
+    }
+    whole
 }
 
 #[cfg(test)]
@@ -323,6 +354,18 @@ mod tests {
         assert_eq!(answer_with("[3, 3]", "[3]").rounds, None);
         assert_eq!(answer_with("[3]", "[4]").rounds, None);
         assert_eq!(answer_with("7", "[4]").rounds, None);
+    }
+
+    #[test]
+    fn tokens_that_came_one_by_one_are_put_together_by_rounds() {
+        let at = |ms: u64| Time(ms * 1_000_000_000);
+        let rounds = Rounds { drafted: vec![3, 3, 0], accepted: vec![2, 0, 0] };
+        let ones: Vec<(Time, u32)> = (1..=6).map(|ms| (at(ms), 1)).collect();
+        assert_eq!(by_rounds(&ones, &rounds), [(at(1), 1), (at(4), 3), (at(5), 1), (at(6), 1)]);
+        // The server kept back the end of the first round, and sent it with the second one.
+        let late = [(at(1), 1), (at(2), 1), (at(5), 3), (at(6), 1)];
+        assert_eq!(by_rounds(&late, &rounds), [(at(1), 1), (at(5), 4), (at(6), 1)]);
+        assert_eq!(by_rounds(&ones[..3], &rounds), [(at(1), 1), (at(3), 2)], "it ended within a round");
     }
 
     #[test]
