@@ -102,8 +102,8 @@ process_cpu_seconds_total 7.5
         assert!(m.num_gpu_blocks.is_some_and(|n| n > 100));
     }
 
-    /// The test's metrics were recorded from llama.cpp b11434 with three draft tokens per request and step, after eight
-    /// requests and one of the warm-up.
+    /// The test's metrics were recorded from llama.cpp b11434 with three draft tokens per request and step, after
+    /// four requests of the warm-up and eight others.
     #[test]
     fn metrics_of_llama_cpp_are_read() {
         let samples = samples(include_str!("../../recordings/fixtures/llama-cpp-b11434-metrics.txt")).unwrap();
