@@ -2,7 +2,7 @@
 
 use crate::bounded::{self, chain, whole};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use foretoken_recordings::llama_cpp::NAME as LLAMA_CPP;
+use foretoken_recordings::llama_cpp::{NAME as LLAMA_CPP, is_llama_cpp};
 use foretoken_recordings::recording::{Sample, Server};
 use foretoken_spec::problem::{Problem, Result};
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
@@ -23,6 +23,8 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     key: Option<String>,
+    /// True if each request has a connection of its own.
+    closes: bool,
 }
 
 impl Client {
@@ -52,7 +54,14 @@ impl Client {
             }
             None => Problem::failed(format!("no HTTP client: {}", chain(&e))),
         })?;
-        Ok(Client { http, base, key })
+        Ok(Client { http, base, key, closes: false })
+    }
+
+    /// The client with which requests are sent to `server`. llama.cpp closes a connection that was idle for five seconds.
+    /// A request that is sent on it at this moment is lost. Each request to llama.cpp therefore has a connection of its
+    /// own.
+    pub fn to(&self, server: &Server) -> Client {
+        Client { closes: is_llama_cpp(server.version.as_deref()), ..self.clone() }
     }
 
     /// The server's URL without user name and password.
@@ -151,6 +160,7 @@ impl Client {
     }
 
     fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
+        let request = if self.closes { request.header("connection", "close") } else { request };
         match &self.key {
             Some(key) => request.bearer_auth(key),
             None => request,

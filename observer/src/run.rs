@@ -402,7 +402,7 @@ impl Runner<'_> {
         })?;
         let interrupt = self.waiting.interrupt();
         let (recorder, writing) = Recorder::start(writer, log, progress, interrupt.clone());
-        let run = drive(self.site.client.clone(), recorder, load, self.spec.clone(), interrupt.clone());
+        let run = drive(self.site.client.to(&self.server), recorder, load, self.spec.clone(), interrupt.clone());
         let ending = self.waiting.on_local(run);
         self.waiting.on_thread(writing)??;
         Ok(ending)

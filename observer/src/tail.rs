@@ -85,7 +85,7 @@ impl Tail {
     pub fn doubts(&self) -> Option<String> {
         let log = self.path.display();
         const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details, and llama.cpp its drafter's \
-                            statistics after each request with --log-verbosity 4";
+                            statistics after each request with --log-verbosity 4, if it drafts";
         match (self.lines, self.kept, self.beyond) {
             (0, ..) => Some(format!(
                 "nothing was written to the step log {log} during the run: does the server's output go there? {FLAG}"
