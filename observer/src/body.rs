@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 /// The JSON of a completion request for `output_len` tokens. The fields of `observe.extra` are added and replace fields
 /// of the same name. `return_token_ids` and `continuous_usage_stats` are fields of vLLM: with either of them, a chunk
-/// says how many tokens it has. Other servers ignore these fields. llama.cpp has `timings_per_token` for this, which it
-/// alone is sent, and `cache_prompt`: its slots keep prompts only if the experiment says that the server caches prefixes
-/// (`prefix_caching`).
+/// says how many tokens it has. Other servers ignore these fields. llama.cpp alone is sent two fields: with
+/// `timings_per_token` a chunk says how many tokens and drafts the answer has so far, and `cache_prompt` says whether a
+/// slot may keep a prompt (`prefix_caching`).
 pub fn body(
     spec: &ObserveSpec,
     server: &Server,

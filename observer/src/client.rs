@@ -57,9 +57,9 @@ impl Client {
         Ok(Client { http, base, key, closes: false })
     }
 
-    /// The client with which requests are sent to `server`. llama.cpp closes a connection that was idle for five seconds.
-    /// A request that is sent on it at this moment is lost. Each request to llama.cpp therefore has a connection of its
-    /// own.
+    /// The client with which requests are sent to `server`. llama.cpp closes a connection that was idle for five
+    /// seconds. A request that is sent on it at this moment is lost. Each request to llama.cpp therefore has a
+    /// connection of its own.
     pub fn to(&self, server: &Server) -> Client {
         Client { closes: is_llama_cpp(server.version.as_deref()), ..self.clone() }
     }

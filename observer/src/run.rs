@@ -355,9 +355,7 @@ impl Runner<'_> {
     fn load(&self, setting: &Setting, asked: &[Prompt], name: String, most: usize) -> Result<Load> {
         let lengths = asked.iter().zip(&setting.workload.output_len).take(most);
         let caching = setting.engine(false).prefix_caching;
-        let body_of = |(prompt, &n): (&Prompt, &u32)| {
-            body(self.spec, &self.server, &self.model, prompt, n, caching)
-        };
+        let body_of = |(prompt, &n): (&Prompt, &u32)| body(self.spec, &self.server, &self.model, prompt, n, caching);
         let bodies = lengths.map(body_of).collect::<Result<_>>()?;
         let due = setting.workload.arrival.iter().take(most).map(|at| Duration::from_nanos(at.0 / 1000)).collect();
         let tokens = setting.workload.output_len.iter().take(most).copied().collect();

@@ -127,8 +127,8 @@ impl DraftStatistics {
         (0.0..=bounds::LONGEST_S).contains(&(ms / 1e3)).then_some(DraftStatistics { calls, drafted, seconds: ms / 1e3 })
     }
 
-    /// The growth of a recording's statistics from the first line of the log to the last. `None` if there are fewer than
-    /// two lines, or if a number fell or did not grow.
+    /// The growth of a recording's statistics from the first line of the log to the last. `None` if there are fewer
+    /// than two lines, or if a number fell or did not grow.
     pub fn growth(recording: &Recording) -> Option<DraftStatistics> {
         let lines = recording.events.iter().filter_map(|e| match e {
             Event::Log { lines, .. } => Some(lines),
@@ -157,8 +157,11 @@ mod tests {
     use super::*;
 
     fn totals(all: &[(u32, u32, u32)]) -> Vec<Totals> {
-        let totals =
-            |&(predicted_n, draft_n, draft_n_accepted): &(u32, u32, u32)| Totals { predicted_n, draft_n, draft_n_accepted };
+        let totals = |&(predicted_n, draft_n, draft_n_accepted): &(u32, u32, u32)| Totals {
+            predicted_n,
+            draft_n,
+            draft_n_accepted,
+        };
         all.iter().map(totals).collect()
     }
 

@@ -1,7 +1,7 @@
 //! What a server's `/metrics` reported during a run: the growth of counters, and the engine's configuration.
 //!
-//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`) and those of llama.cpp's
-//! server (b11434), which has the same names for counters of drafts. Neither exports the number of drafted tokens by
+//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`) and llama.cpp's (b11434).
+//! Both have the same names for counters of drafts. Neither exports the number of drafted tokens by
 //! position. The counters therefore give the acceptance probability at each position only if all requests have equally
 //! many draft tokens in all steps.
 
