@@ -6,7 +6,6 @@
 
 use crate::bounds;
 use crate::recording::{Event, Recording};
-use crate::request::Rounds;
 use foretoken_sim::MAX_SPEC_LEN;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,13 +41,13 @@ pub struct Reported {
     pub rounds: Vec<Totals>,
 }
 
-/// The rounds of an answer (a request's draft tokens of one step each), from what llama.cpp reported about it. A step
-/// without drafts between two rounds or after the last one is a round of no tokens. `None` if nothing was drafted, or
-/// if the server sent totals with the answer's end only.
+/// The rounds of an answer (a request's draft tokens of one step each), from what llama.cpp reported about it, as
+/// (number of drafted tokens, number of accepted ones). A step without drafts between two rounds or after the last one
+/// is a round of no tokens. `None` if nothing was drafted, or if the server sent totals with the answer's end only.
 ///
 /// # Errors
 /// The totals cannot be true, or two rounds came as one: the server keeps back tokens that end within a character.
-pub(crate) fn rounds(reported: &Reported, asked: u32) -> Result<Option<Rounds>, String> {
+pub(crate) fn rounds(reported: &Reported, asked: u32) -> Result<Option<Vec<(u32, u32)>>, String> {
     let Ok(last) = Totals::deserialize(&reported.timings) else { return Ok(None) };
     if last.draft_n == 0 || reported.rounds.is_empty() {
         return Ok(None);
@@ -56,12 +55,18 @@ pub(crate) fn rounds(reported: &Reported, asked: u32) -> Result<Option<Rounds>, 
     if last.predicted_n > asked {
         return Err(format!("{} tokens of at most {asked}", last.predicted_n));
     }
+    if reported.rounds.len() > asked as usize {
+        return Err(format!("{} rounds for {asked} tokens, and each brings a token", reported.rounds.len()));
+    }
     // The totals of consecutive rounds give each round's drafted and accepted tokens.
     let mut before = Totals::default();
     let mut found: Vec<(u32, u32)> = Vec::new();
     for now in &reported.rounds {
         let grown = |a: u32, b: u32| b.checked_sub(a);
         match (grown(before.draft_n, now.draft_n), grown(before.draft_n_accepted, now.draft_n_accepted)) {
+            (Some(d), _) if d > MAX_SPEC_LEN.saturating_mul(asked).min(bounds::MOST_TOKENS) => {
+                return Err(format!("{d} drafted tokens for an answer of {asked}"));
+            }
             (Some(d), Some(a)) if a <= d && now.predicted_n <= last.predicted_n => found.push((d, a)),
             _ => return Err("running totals of drafts that fall, or more accepted than drafted".into()),
         }
@@ -89,18 +94,13 @@ pub(crate) fn rounds(reported: &Reported, asked: u32) -> Result<Option<Rounds>, 
     if found.iter().any(|&(drafted, _)| drafted > k) {
         return Err("the server kept back all tokens of a round, so that two rounds came as one".into());
     }
-    let mut rounds = Rounds::default();
-    let mut push = |drafted: u32, accepted: u32| {
-        rounds.drafted.push(drafted);
-        rounds.accepted.push(accepted);
-    };
-    let mut next = 2;
+    let (mut rounds, mut next) = (Vec::new(), 2);
     for (&(drafted, accepted), &start) in found.iter().zip(&starts) {
-        (next..start).for_each(|_| push(0, 0));
-        push(drafted, accepted);
+        rounds.extend((next..start).map(|_| (0, 0)));
+        rounds.push((drafted, accepted));
         next = start + accepted + 1;
     }
-    (next..=last.predicted_n).for_each(|_| push(0, 0));
+    rounds.extend((next..=last.predicted_n).map(|_| (0, 0)));
     Ok(Some(rounds))
 }
 
@@ -165,7 +165,7 @@ mod tests {
         all.iter().map(totals).collect()
     }
 
-    fn read(parts: &[(u32, u32, u32)], last: (u32, u32, u32)) -> Result<Option<Rounds>, String> {
+    fn read(parts: &[(u32, u32, u32)], last: (u32, u32, u32)) -> Result<Option<Vec<(u32, u32)>>, String> {
         let timings = serde_json::to_value(totals(&[last])[0]).unwrap();
         rounds(&Reported { timings, rounds: totals(parts) }, 64)
     }
@@ -175,12 +175,12 @@ mod tests {
         // The answer has 12 tokens: one of the prompt, rounds of 3 of 3, 0 of 3 and 1 of 3, a round shortened to 2,
         // and one token without drafts.
         let all = [(2, 3, 3), (6, 6, 3), (7, 9, 4), (9, 11, 5)];
-        let expected = Rounds { drafted: vec![3, 3, 3, 2, 0, 0], accepted: vec![3, 0, 1, 1, 0, 0] };
+        let expected = vec![(3, 3), (3, 0), (3, 1), (2, 1), (0, 0), (0, 0)];
         assert_eq!(read(&all, (12, 11, 5)), Ok(Some(expected.clone())));
         // The first token of the second round was kept back. There is no step without drafts.
         let late = [(2, 3, 3), (6, 6, 3), (8, 9, 4), (9, 11, 5)];
         assert_eq!(read(&late, (12, 11, 5)), Ok(Some(expected)));
-        let between = Rounds { drafted: vec![3, 0, 3], accepted: vec![0, 0, 2] };
+        let between = vec![(3, 0), (0, 0), (3, 2)];
         assert_eq!(read(&[(2, 3, 0), (4, 6, 2)], (6, 6, 2)), Ok(Some(between)));
     }
 
@@ -216,5 +216,9 @@ mod tests {
         assert!(why(&[(2, 3, 1)], (9, 6, 1)).contains("6 drafted tokens in all, and 3 in its parts"));
         assert!(why(&[(2, 40, 1)], (9, 40, 1)).contains("a round of 40 tokens"));
         assert!(why(&[(2, 3, 1)], (65, 3, 1)).contains("65 tokens of at most 64"));
+        assert!(
+            why(&[(2, u32::MAX, u32::MAX)], (9, u32::MAX, u32::MAX)).contains("drafted tokens for an answer of 64")
+        );
+        assert!(why(&[(2, 3, 1); 65], (9, 3, 1)).contains("65 rounds for 64 tokens"));
     }
 }

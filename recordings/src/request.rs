@@ -147,7 +147,11 @@ impl ServerMetrics {
 /// The reported rounds cannot be true. The text says why.
 pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Rounds>, String> {
     if let Ok(reported) = llama_cpp::Reported::deserialize(&metrics.llama_cpp) {
-        return llama_cpp::rounds(&reported, asked);
+        let of = |rounds: Vec<(u32, u32)>| {
+            let (drafted, accepted) = rounds.into_iter().unzip();
+            Rounds { drafted, accepted }
+        };
+        return Ok(llama_cpp::rounds(&reported, asked)?.map(of));
     }
     let list = |key: &str| match &metrics.speculative_decoding[key] {
         Value::Null => Ok(None),
