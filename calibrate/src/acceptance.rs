@@ -116,7 +116,9 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
-        lengths.push(drafted);
+        if drafted > 0 {
+            lengths.push(drafted);
+        }
         count_rounds(drafted, accepted, 1, counts);
     }
 }

@@ -4,6 +4,7 @@ use crate::step_lengths::step_lengths;
 use foretoken_recordings::Unread;
 use foretoken_recordings::findings::findings;
 use foretoken_recordings::recording::{Recording, read_recording};
+use foretoken_recordings::request::Answer;
 use foretoken_recordings::run::ObservedRun;
 use foretoken_run::cells::{Manifest, RECORDINGS};
 use foretoken_run::plan::Plan;
@@ -147,13 +148,11 @@ pub fn unread(e: Unread) -> Box<Problem> {
 }
 
 /// The draft length of a run: the longest draft length, if at least 95 % of the run's rounds (a request's draft
-/// tokens of one step) and at least 95 % of its steps have this length; else `None`. The last round of each answer
-/// does not count, because it may be shorter. Steps count too, because rounds alone do not show steps without draft
+/// tokens of one step) and at least 95 % of its steps have this length; else `None`. Rounds that an answer's end may
+/// have shortened do not count. Steps count too, because rounds alone do not show steps without draft
 /// tokens. 0 if the run has neither rounds nor steps.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
-    let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
-    let rounds: Vec<u32> =
-        of_rounds.flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)).copied().collect();
+    let rounds: Vec<u32> = run.answers.iter().flat_map(Answer::usual_lengths).collect();
     let steps: Vec<u32> = step_lengths(run).into_iter().flatten().collect();
     match (rounds.is_empty(), steps.is_empty()) {
         (_, true) => one_length(&rounds),

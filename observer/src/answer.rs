@@ -3,11 +3,13 @@
 use crate::bounded::{self, beginning, chain, too_long};
 use crate::whole_lines::whole_lines;
 use eventsource_stream::{EventStreamError, Eventsource};
+use foretoken_recordings::llama_cpp::{Reported, Totals};
 use foretoken_recordings::recording::{Ended, Failure, Tokens};
 use foretoken_spec::shown::clip;
 use futures_util::{Stream, StreamExt};
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// Why reading the bytes of an answer stopped before the answer's end.
 #[derive(Debug)]
@@ -99,12 +101,13 @@ fn short(text: &str) -> String {
 }
 
 /// What the server's stream has reported about an answer so far, apart from the tokens: the reason of its end, its
-/// usage (numbers of tokens) and its metrics.
+/// usage (numbers of tokens), its metrics, and llama.cpp's timings.
 #[derive(Default)]
 struct Answer {
     reason: Option<String>,
     usage: Option<Usage>,
     metrics: Option<String>,
+    llama_cpp: Reported,
 }
 
 impl Answer {
@@ -117,7 +120,8 @@ impl Answer {
             return Err(failed(Failure::Cut, message));
         }
         self.metrics = event.metrics.map(|m| m.to_string()).or(self.metrics.take());
-        let so_far = event.usage.as_ref().and_then(|u| u.completion_tokens);
+        let totals = event.timings.and_then(|timings| self.timed(timings));
+        let so_far = event.usage.as_ref().and_then(|u| u.completion_tokens).or(totals.map(|t| t.predicted_n));
         self.usage = event.usage.or(self.usage.take());
         let Some(choice) = event.choices.into_iter().next() else { return Ok(None) };
         self.reason = choice.finish_reason.or(self.reason.take());
@@ -128,14 +132,26 @@ impl Answer {
         })
     }
 
+    /// Takes llama.cpp's timings of a part of the answer, and returns their totals.
+    fn timed(&mut self, timings: Value) -> Option<Totals> {
+        let totals = Totals::deserialize(&timings).ok()?;
+        self.llama_cpp.timings = timings;
+        let rounds = &mut self.llama_cpp.rounds;
+        if totals.draft_n > rounds.last().map_or(0, |before| before.draft_n) {
+            rounds.push(totals);
+        }
+        Some(totals)
+    }
+
     fn ended(self) -> Ended {
         let usage = self.usage.unwrap_or_default();
+        let llama_cpp = (!self.llama_cpp.timings.is_null()).then(|| json!({ "llama_cpp": self.llama_cpp }).to_string());
         Ended::Finished {
             reason: self.reason.unwrap_or_else(|| "unknown".into()),
             prompt_tokens: usage.prompt_tokens,
             completion_tokens: usage.completion_tokens,
             cached_tokens: usage.prompt_tokens_details.and_then(|d| d.cached_tokens),
-            metrics: self.metrics,
+            metrics: self.metrics.or(llama_cpp),
         }
     }
 }
@@ -145,8 +161,9 @@ struct Event {
     #[serde(default)]
     choices: Vec<Choice>,
     usage: Option<Usage>,
-    metrics: Option<serde_json::Value>,
-    error: Option<serde_json::Value>,
+    metrics: Option<Value>,
+    timings: Option<Value>,
+    error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -171,16 +188,16 @@ struct Details {
 /// The JSON bodies with which servers report errors: `{"error": {"message"}}`, `{"message"}` or `{"detail"}`.
 #[derive(Default, Deserialize)]
 struct Said {
-    error: Option<serde_json::Value>,
+    error: Option<Value>,
     message: Option<String>,
-    detail: Option<serde_json::Value>,
+    detail: Option<Value>,
 }
 
 impl Said {
     fn message(self) -> Option<String> {
-        let text_of = |value: serde_json::Value| match value.get("message").unwrap_or(&value) {
-            serde_json::Value::Null => None,
-            serde_json::Value::String(text) => Some(text.clone()),
+        let text_of = |value: Value| match value.get("message").unwrap_or(&value) {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
             other => Some(other.to_string()),
         };
         self.error.and_then(text_of).or(self.message).or_else(|| self.detail.and_then(text_of))
@@ -207,9 +224,33 @@ mod tests {
             panic!("it finished")
         };
         assert_eq!((reason.as_str(), prompt_tokens, completion_tokens), ("length", Some(65), Some(12)));
-        let metrics: serde_json::Value = serde_json::from_str(&metrics.unwrap()).unwrap();
+        let metrics: Value = serde_json::from_str(&metrics.unwrap()).unwrap();
         assert_eq!(metrics["speculative_decoding"]["per_step_accepted"], serde_json::json!([3, 3, 1, 0]));
         assert!(metrics["queue_time_ms"].is_f64());
+    }
+
+    /// The answer was recorded from llama.cpp b11434 with three draft tokens per request and step. It has 24 tokens,
+    /// each in a chunk.
+    #[test]
+    fn a_streamed_answer_of_llama_cpp_is_read() {
+        let stream = include_str!("../fixtures/llama-cpp-b11434-completion.sse");
+        let mut answer = Answer::default();
+        let events: Vec<&str> = stream.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let (end, events) = events.split_last().unwrap();
+        assert_eq!(*end, "[DONE]");
+        let chunks: Vec<Tokens> = events.iter().filter_map(|data| answer.read(data).unwrap()).collect();
+        let expected: Vec<Tokens> = (1..=24).chain([24]).map(Tokens::SoFar).collect();
+        assert_eq!(chunks, expected);
+        let Ended::Finished { reason, prompt_tokens, completion_tokens, metrics, .. } = answer.ended() else {
+            panic!("it finished")
+        };
+        assert_eq!((reason.as_str(), prompt_tokens, completion_tokens), ("length", Some(15), Some(24)));
+        let metrics: Value = serde_json::from_str(&metrics.unwrap()).unwrap();
+        let rounds: Vec<Totals> = serde_json::from_value(metrics["llama_cpp"]["rounds"].clone()).unwrap();
+        let of = |t: &Totals| (t.predicted_n, t.draft_n, t.draft_n_accepted);
+        let expected = [(2, 3, 3), (6, 6, 6), (10, 9, 9), (14, 12, 12), (18, 15, 15), (22, 17, 15), (23, 18, 16)];
+        assert_eq!(rounds.iter().map(of).collect::<Vec<_>>(), expected);
+        assert_eq!(metrics["llama_cpp"]["timings"]["predicted_n"], 24);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::bounded::{self, chain, whole};
 use base64::prelude::{BASE64_STANDARD, Engine};
+use foretoken_recordings::llama_cpp::{NAME as LLAMA_CPP, is_llama_cpp};
 use foretoken_recordings::recording::{Sample, Server};
 use foretoken_spec::problem::{Problem, Result};
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
@@ -22,6 +23,8 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     key: Option<String>,
+    /// True if each request has a connection of its own.
+    closes: bool,
 }
 
 impl Client {
@@ -51,7 +54,14 @@ impl Client {
             }
             None => Problem::failed(format!("no HTTP client: {}", chain(&e))),
         })?;
-        Ok(Client { http, base, key })
+        Ok(Client { http, base, key, closes: false })
+    }
+
+    /// The client with which requests are sent to `server`. llama.cpp closes a connection that was idle for five
+    /// seconds. A request that is sent on it at this moment is lost. Each request to llama.cpp therefore has a
+    /// connection of its own.
+    pub fn to(&self, server: &Server) -> Client {
+        Client { closes: is_llama_cpp(server.version.as_deref()), ..self.clone() }
     }
 
     /// The server's URL without user name and password.
@@ -97,13 +107,16 @@ impl Client {
             Problem::failed(format!("{}v1/models: no list of models: {why}", self.url()))
                 .help("give the address of an OpenAI-compatible server, such as http://127.0.0.1:8000")
         })?;
-        let version = match self.get("version").await {
-            Ok(response) if response.status().is_success() => {
-                response.json_of::<Version>().await.ok().map(|v| self.without_secrets(v.version))
-            }
-            _ => None,
+        let llama_cpp = models.data.iter().any(ModelCard::is_of_llama_cpp);
+        let version = match llama_cpp {
+            true => Some(self.build_of_llama_cpp().await),
+            false => self.answered::<Version>("version").await.map(|v| v.version),
         };
-        let metrics = self.metrics().await;
+        let version = version.map(|v| self.without_secrets(v));
+        let metrics = self.metrics().await.map_err(|why| match llama_cpp {
+            true => format!("{why} (llama-server has metrics if it is started with --metrics)"),
+            false => why,
+        });
         let server = Server {
             version,
             max_model_len: models.data.iter().find_map(ModelCard::max_model_len),
@@ -128,11 +141,26 @@ impl Client {
         crate::scrape::samples(&String::from_utf8_lossy(&bytes))
     }
 
+    /// The name of a llama.cpp server with its build, such as `llama.cpp b11434-0a1b2c3`. A build without git has
+    /// neither number nor commit.
+    async fn build_of_llama_cpp(&self) -> String {
+        let props = self.answered::<Props>("props").await;
+        props.map_or_else(|| LLAMA_CPP.to_owned(), |props| format!("{LLAMA_CPP} {}", props.build_info))
+    }
+
+    /// The JSON with which the server answers a GET request for this path; `None` if it refuses the request or answers
+    /// something else.
+    async fn answered<T: for<'a> Deserialize<'a>>(&self, path: &str) -> Option<T> {
+        let response = self.get(path).await.ok().filter(|response| response.status().is_success())?;
+        response.json_of().await.ok()
+    }
+
     async fn get(&self, path: &str) -> reqwest::Result<Response> {
         self.with_key(self.http.get(self.at(path)).timeout(ASIDE)).send().await
     }
 
     fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
+        let request = if self.closes { request.header("connection", "close") } else { request };
         match &self.key {
             Some(key) => request.bearer_auth(key),
             None => request,
@@ -205,19 +233,32 @@ struct Models {
 struct ModelCard {
     id: String,
     max_model_len: Option<serde_json::Value>,
+    owned_by: Option<String>,
+    meta: Option<serde_json::Value>,
 }
 
 impl ModelCard {
-    /// The model's limit on prompt plus output tokens, from the server's list of models; `None` if the field is missing
-    /// or does not fit in 32 bits.
+    /// The model's limit on prompt plus output tokens, from the server's list of models. Of llama.cpp it is the context
+    /// of a slot. `None` if the field is missing or does not fit in 32 bits.
     fn max_model_len(&self) -> Option<u32> {
-        self.max_model_len.as_ref()?.as_u64().and_then(|n| u32::try_from(n).ok())
+        let of_a_slot = self.meta.as_ref().filter(|_| self.is_of_llama_cpp()).and_then(|meta| meta.get("n_ctx"));
+        self.max_model_len.as_ref().or(of_a_slot)?.as_u64().and_then(|n| u32::try_from(n).ok())
+    }
+
+    fn is_of_llama_cpp(&self) -> bool {
+        self.owned_by.as_deref() == Some("llamacpp")
     }
 }
 
 #[derive(Deserialize)]
 struct Version {
     version: String,
+}
+
+/// What llama.cpp's server says about itself.
+#[derive(Deserialize)]
+struct Props {
+    build_info: String,
 }
 
 #[cfg(test)]

@@ -356,7 +356,9 @@ impl Runner<'_> {
 
     fn load(&self, setting: &Setting, asked: &[Prompt], name: String, most: usize) -> Result<Load> {
         let lengths = asked.iter().zip(&setting.workload.output_len).take(most);
-        let bodies = lengths.map(|(prompt, &n)| body(self.spec, &self.model, prompt, n)).collect::<Result<_>>()?;
+        let caching = setting.engine(false).prefix_caching;
+        let body_of = |(prompt, &n): (&Prompt, &u32)| body(self.spec, &self.server, &self.model, prompt, n, caching);
+        let bodies = lengths.map(body_of).collect::<Result<_>>()?;
         let due = setting.workload.arrival.iter().take(most).map(|at| Duration::from_nanos(at.0 / 1000)).collect();
         let tokens = setting.workload.output_len.iter().take(most).copied().collect();
         Ok(Load { bodies, tokens, due, arrivals: setting.arrivals(), name, metrics: self.server.metrics })
@@ -400,7 +402,7 @@ impl Runner<'_> {
         })?;
         let interrupt = self.waiting.interrupt();
         let (recorder, writing) = Recorder::start(writer, log, progress, interrupt.clone());
-        let run = drive(self.site.client.clone(), recorder, load, self.spec.clone(), interrupt.clone());
+        let run = drive(self.site.client.to(&self.server), recorder, load, self.spec.clone(), interrupt.clone());
         let ending = self.waiting.on_local(run);
         self.waiting.on_thread(writing)??;
         Ok(ending)

@@ -103,6 +103,22 @@ process_cpu_seconds_total 7.5
         assert!(m.num_gpu_blocks.is_some_and(|n| n > 100));
     }
 
+    /// The test's metrics were recorded from llama.cpp b11434 with three draft tokens per request and step, after
+    /// four requests of the warm-up and eight others.
+    #[test]
+    fn metrics_of_llama_cpp_are_read() {
+        let samples = samples(include_str!("../../recordings/fixtures/llama-cpp-b11434-metrics.txt")).unwrap();
+        assert!(samples.iter().any(|s| s.name == "llamacpp:n_busy_slots_per_decode"), "{samples:?}");
+        let reading = |samples| Event::Metrics { at: Time::ZERO, samples };
+        let events = vec![reading(vec![]), reading(samples)];
+        let m = Metrics::of(&Recording { head: Head::default(), events, ending: None });
+        let (drafts, tokens, accepted) = (m.drafts.unwrap(), m.draft_tokens.unwrap(), m.accepted_tokens.unwrap());
+        assert!(drafts > 40 && tokens > 2 * drafts && tokens < 3 * drafts, "some were shortened: {m:?}");
+        assert_eq!((m.accepted_per_pos.len(), m.accepted_per_pos.iter().sum::<u64>()), (3, accepted));
+        assert!(m.prefix_queries.is_some_and(|n| n >= 8 * 88) && m.prefix_hits == Some(0), "{m:?}");
+        assert_eq!((m.preemptions, m.num_gpu_blocks, m.reset), (None, None, false));
+    }
+
     #[test]
     fn an_html_page_is_no_metrics() {
         assert_eq!(samples("<html><body>404</body></html>").unwrap_or_default(), []);

@@ -1,5 +1,6 @@
 //! Reads the lines that a server adds to its step log during a run.
 
+use foretoken_recordings::llama_cpp::is_statistics;
 use foretoken_recordings::step_log::is_step;
 use foretoken_spec::problem::{Problem, Result};
 use std::fs::{File, FileType, Metadata};
@@ -83,7 +84,8 @@ impl Tail {
     /// `None` if the log has no such problem.
     pub fn doubts(&self) -> Option<String> {
         let log = self.path.display();
-        const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details";
+        const FLAG: &str = "vLLM writes a line a step with --enable-logging-iteration-details, and llama.cpp its drafter's \
+                            statistics after each request with --log-verbosity 4, if it drafts";
         match (self.lines, self.kept, self.beyond) {
             (0, ..) => Some(format!(
                 "nothing was written to the step log {log} during the run: does the server's output go there? {FLAG}"
@@ -114,7 +116,7 @@ impl Tail {
         self.lines += 1;
         let line = std::mem::take(&mut self.part);
         let line = String::from_utf8_lossy(&line);
-        if !std::mem::take(&mut self.long) && is_step(&line) {
+        if !std::mem::take(&mut self.long) && (is_step(&line) || is_statistics(&line)) {
             let line = line.trim_end_matches('\r').to_owned();
             match self.kept + line.len() as u64 {
                 kept if kept <= KEPT => {

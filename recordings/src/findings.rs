@@ -2,10 +2,12 @@
 
 use crate::bounds::answer_tokens;
 use crate::doubts::doubts;
+use crate::llama_cpp::{DraftStatistics, is_llama_cpp};
 use crate::recording::{Ended, Ending, Event, Failure, Recording};
 use crate::request::Answer;
 use crate::run::ObservedRun;
 use crate::stated;
+use crate::step_log::is_step;
 use crate::steps::{PlacedStep, written_twice};
 use foretoken_sim::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +25,7 @@ pub fn findings(recording: &Recording, run: &ObservedRun) -> Vec<String> {
     all.extend(stated::drafts(&recording.head.policy, run));
     speculation(run, &mut all);
     log(recording, run, &mut all);
+    llama_cpp(recording, run, &mut all);
     server(recording, run, &mut all);
     all.extend(doubts(recording, &run.metrics));
     all
@@ -145,11 +148,7 @@ pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
 }
 
 fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
-    let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
-    // The last round (draft tokens of one step) of an answer is left out. It may have fewer draft tokens than the other
-    // rounds, because no tokens are drafted beyond the answer's end.
-    let lengths: BTreeSet<u32> =
-        rounds.clone().flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)).copied().collect();
+    let lengths: BTreeSet<u32> = run.answers.iter().flat_map(Answer::usual_lengths).collect();
     if lengths.len() > 1 {
         let lengths: Vec<String> = lengths.iter().map(u32::to_string).collect();
         all.push(format!(
@@ -187,7 +186,7 @@ fn largest_of(run: &ObservedRun) -> u32 {
 
 fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     let lines = recording.events.iter().filter_map(|e| match e {
-        Event::Log { lines, .. } => Some(lines.len()),
+        Event::Log { lines, .. } => Some(lines.iter().filter(|line| is_step(line)).count()),
         _ => None,
     });
     let lines: usize = lines.sum();
@@ -221,6 +220,27 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
         .filter(|c| run.steps.first().is_none_or(|s| s.end > c.0 + Time(50_000_000_000)));
     if early.count() > 0 {
         all.push("tokens came before the log's first step: the server's clock and this one's disagree".into());
+    }
+}
+
+/// Adds what llama.cpp's server reported about drafts in the whole, and what it did not report.
+fn llama_cpp(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
+    if !is_llama_cpp(recording.head.server.version.as_deref()) {
+        return;
+    }
+    if run.metrics.drafts.is_some_and(|n| n > 0) && run.answers.iter().all(|a| a.rounds.is_none()) {
+        all.push(
+            "the server drafted, and its answers have no timings of each token: acceptance by position is not known, \
+             because /metrics does not say which drafts were shortened at the end of an answer"
+                .into(),
+        );
+    }
+    if let Some(drafter) = DraftStatistics::growth(recording) {
+        let (calls, ms) = (drafter.calls, 1e3 * drafter.seconds / drafter.calls as f64);
+        all.push(format!(
+            "the drafter took {ms:.3} ms a call ({calls} calls, each for all slots that generate): the draft's pass over \
+             the target's batch is not in this time"
+        ));
     }
 }
 

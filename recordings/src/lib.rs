@@ -5,6 +5,7 @@ pub mod bounds;
 mod doubts;
 pub mod findings;
 pub mod foreign;
+pub mod llama_cpp;
 pub mod metrics;
 pub mod recording;
 pub mod request;

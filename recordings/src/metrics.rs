@@ -1,8 +1,9 @@
 //! What a server's `/metrics` reported during a run: the growth of counters, and the engine's configuration.
 //!
-//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). vLLM does not export the
-//! number of drafted tokens by position. The counters therefore give the acceptance probability at each position only
-//! if all requests have equally many draft tokens in all steps.
+//! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`) and llama.cpp's (b11434).
+//! Both have the same names for counters of drafts. Neither exports the number of drafted tokens by
+//! position. The counters therefore give the acceptance probability at each position only if all requests have equally
+//! many draft tokens in all steps.
 
 use crate::bounds::{MOST_BLOCK_SIZE, MOST_BLOCKS, MOST_COUNT};
 use crate::recording::{Event, Recording, Sample};
@@ -39,10 +40,8 @@ pub struct Metrics {
     pub doubts: Vec<String>,
 }
 
-const PER_POS: &str = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
-
 /// Prefixes of the names of the server's metrics that a recording keeps.
-pub const KEPT: [&str; 2] = ["vllm:", "sglang:"];
+pub const KEPT: [&str; 3] = ["vllm:", "sglang:", "llamacpp:"];
 
 impl Metrics {
     /// Computes the metrics of a recording's run from the server's metrics in the recording.
@@ -68,6 +67,7 @@ impl Metrics {
             Some((end - sum(&first, wanted).unwrap_or(0.0)).max(0.0).round() as u64)
         };
         let growth = |name: &str| growth_of(&|n| base(n) == name);
+        let drafting = |name: &str| growth_of(&|n| counter_of_drafts(n) == Some(name));
         let mut doubts = Vec::new();
         let mut config = |wanted: &str, range: RangeInclusive<u64>| {
             let info = last.keys().find(|n| base(n) == "vllm:cache_config_info")?;
@@ -82,16 +82,29 @@ impl Metrics {
         let block_size = config("block_size", 1..=MOST_BLOCK_SIZE.into());
         let per_pos = (0..MAX_SPEC_LEN).map_while(|position| {
             let at = position.to_string();
-            growth_of(&|n| base(n) == PER_POS && label(n, "position") == Some(at.as_str()))
+            growth_of(&|n| {
+                counter_of_drafts(n) == Some("accepted_tokens_per_pos_total")
+                    && label(n, "position") == Some(at.as_str())
+            })
         });
         let mut metrics = Metrics {
-            drafts: growth("vllm:spec_decode_num_drafts_total"),
-            draft_tokens: growth("vllm:spec_decode_num_draft_tokens_total"),
-            accepted_tokens: growth("vllm:spec_decode_num_accepted_tokens_total"),
+            drafts: drafting("drafts_total"),
+            draft_tokens: drafting("draft_tokens_total"),
+            accepted_tokens: drafting("accepted_tokens_total"),
             accepted_per_pos: per_pos.collect(),
             preemptions: growth("vllm:num_preemptions_total"),
-            prefix_queries: growth("vllm:prefix_cache_queries_total"),
-            prefix_hits: growth("vllm:prefix_cache_hits_total"),
+            // llama.cpp counts the prompt tokens that it computed and those that it found in a slot.
+            prefix_queries: growth_of(&|n| {
+                matches!(
+                    base(n),
+                    "vllm:prefix_cache_queries_total"
+                        | "llamacpp:prompt_tokens_total"
+                        | "llamacpp:prompt_tokens_cached_total"
+                )
+            }),
+            prefix_hits: growth_of(&|n| {
+                matches!(base(n), "vllm:prefix_cache_hits_total" | "llamacpp:prompt_tokens_cached_total")
+            }),
             num_gpu_blocks,
             block_size,
             reset,
@@ -167,6 +180,12 @@ fn by_name(samples: &[Sample]) -> BTreeMap<&str, f64> {
 /// The name of a server's metric without its labels.
 fn base(name: &str) -> &str {
     name.split_once('{').map_or(name, |(base, _)| base)
+}
+
+/// The name of a counter of drafts, without the beginning that all of them have; `None` for another metric.
+fn counter_of_drafts(name: &str) -> Option<&str> {
+    let (engine, counter) = base(name).split_once(":spec_decode_num_")?;
+    matches!(engine, "vllm" | "llamacpp").then_some(counter)
 }
 
 /// The value of a label of a server's metric; names have the form `name{a="x",b="y"}`.

@@ -2,6 +2,7 @@
 //! step each).
 
 use crate::bounds;
+use crate::llama_cpp;
 use crate::recording::{Asked, Ended, Event, Recording, Tokens};
 use foretoken_sim::{MAX_SPEC_LEN, Time};
 use serde::Deserialize;
@@ -33,7 +34,8 @@ pub struct Answer {
     pub times: ServerTimes,
 }
 
-/// A request's rounds (its draft tokens of one step each), in order. Steps without draft tokens are not included.
+/// A request's rounds (its draft tokens of one step each), in order. vLLM does not report steps without draft tokens.
+/// Of llama.cpp such a step is known too, and is a round of no tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// `drafted[i]` is the number of draft tokens that round i (the request's draft tokens of one step) verified.
@@ -72,6 +74,23 @@ impl Answer {
         counted.unwrap_or(self.asked.prompt_len)
     }
 
+    /// The draft lengths of the answer's rounds (its draft tokens of one step each) that the answer's end did not
+    /// shorten. vLLM may shorten the last round. llama.cpp drafts at most as many tokens as the answer lacks, less one.
+    /// Empty if the server does not report rounds.
+    pub fn usual_lengths(&self) -> Vec<u32> {
+        let Some(rounds) = &self.rounds else { return Vec::new() };
+        let mut lengths = Vec::new();
+        let mut emitted = 1;
+        for (&drafted, &accepted) in rounds.drafted.iter().zip(&rounds.accepted) {
+            if emitted + drafted + 1 < self.asked.output_len {
+                lengths.push(drafted);
+            }
+            emitted += accepted + 1;
+        }
+        lengths.truncate(rounds.drafted.len().saturating_sub(1));
+        lengths
+    }
+
     /// Number of the answer's tokens in the server's usage report, without a check of plausibility; `None` without a
     /// report.
     pub fn usage(&self) -> Option<u32> {
@@ -102,14 +121,15 @@ impl Answer {
 }
 
 /// vLLM's metrics of a request, which come with the completion (`--enable-per-request-metrics`,
-/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33). Each value is checked separately, so that a bad
-/// value does not discard the remaining values.
+/// `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33), or what llama.cpp reported about it. Each value is
+/// checked separately, so that a bad value does not discard the remaining values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerMetrics {
     time_to_first_token_ms: Value,
     queue_time_ms: Value,
     speculative_decoding: Value,
+    llama_cpp: Value,
 }
 
 impl ServerMetrics {
@@ -126,6 +146,13 @@ impl ServerMetrics {
 /// # Errors
 /// The reported rounds cannot be true. The text says why.
 pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Rounds>, String> {
+    if let Ok(reported) = llama_cpp::Reported::deserialize(&metrics.llama_cpp) {
+        let of = |rounds: Vec<(u32, u32)>| {
+            let (drafted, accepted) = rounds.into_iter().unzip();
+            Rounds { drafted, accepted }
+        };
+        return Ok(llama_cpp::rounds(&reported, asked)?.map(of));
+    }
     let list = |key: &str| match &metrics.speculative_decoding[key] {
         Value::Null => Ok(None),
         value => value.as_array().map(Some).ok_or_else(|| format!("{key} is no list")),
@@ -224,6 +251,9 @@ fn end(answer: &mut Answer, at: Time, how: &Ended) {
         answer.times =
             ServerTimes { queue_s: seconds(&metrics.queue_time_ms), ttft_s: seconds(&metrics.time_to_first_token_ms) };
         answer.rounds = rounds(&metrics, asked).unwrap_or_default();
+        if let Some(rounds) = answer.rounds.as_ref().filter(|_| !metrics.llama_cpp.is_null() && answer.counted) {
+            answer.chunks = by_rounds(&answer.chunks, rounds);
+        }
     }
     answer.ended = Some((at, how.clone()));
 }
@@ -235,6 +265,34 @@ fn spread(chunks: &mut [(Time, u32)], total: u32) {
     for (chunk, i) in chunks.iter_mut().zip(0..) {
         chunk.1 = total / n + u32::from(i < total % n);
     }
+}
+
+/// The chunks of an answer, given as (time, number of tokens), in which each token came alone, put together by the
+/// answer's rounds (its draft tokens of one step each). llama.cpp sends the tokens of a round one by one; a chunk is
+/// then complete when its last token is read.
+fn by_rounds(chunks: &[(Time, u32)], rounds: &Rounds) -> Vec<(Time, u32)> {
+    let (mut whole, mut waiting): (Vec<(Time, u32)>, u32) = (Vec::new(), 0);
+    let mut ends = std::iter::once(1).chain(rounds.accepted.iter().map(|a| a + 1));
+    let mut end = ends.next();
+    let mut so_far = 0;
+    for &(at, n) in chunks {
+        waiting += n;
+        so_far += n;
+        let mut complete = false;
+        while let Some(left) = end.filter(|&left| so_far >= left) {
+            so_far -= left;
+            end = ends.next();
+            complete = true;
+        }
+        if complete {
+            whole.push((at, std::mem::take(&mut waiting)));
+        }
+    }
+    // A stop word may end the answer within its last round.
+    if let Some(&(at, _)) = chunks.last().filter(|_| waiting > 0) {
+        whole.push((at, waiting));
+    }
+    whole
 }
 
 #[cfg(test)]
@@ -300,6 +358,18 @@ mod tests {
         assert_eq!(answer_with("[3, 3]", "[3]").rounds, None);
         assert_eq!(answer_with("[3]", "[4]").rounds, None);
         assert_eq!(answer_with("7", "[4]").rounds, None);
+    }
+
+    #[test]
+    fn tokens_that_came_one_by_one_are_put_together_by_rounds() {
+        let at = |ms: u64| Time(ms * 1_000_000_000);
+        let rounds = Rounds { drafted: vec![3, 3, 0], accepted: vec![2, 0, 0] };
+        let ones: Vec<(Time, u32)> = (1..=6).map(|ms| (at(ms), 1)).collect();
+        assert_eq!(by_rounds(&ones, &rounds), [(at(1), 1), (at(4), 3), (at(5), 1), (at(6), 1)]);
+        // The server kept back the end of the first round, and sent it with the second one.
+        let late = [(at(1), 1), (at(2), 1), (at(5), 3), (at(6), 1)];
+        assert_eq!(by_rounds(&late, &rounds), [(at(1), 1), (at(5), 4), (at(6), 1)]);
+        assert_eq!(by_rounds(&ones[..3], &rounds), [(at(1), 1), (at(3), 2)], "it ended within a round");
     }
 
     #[test]

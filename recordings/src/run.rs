@@ -240,6 +240,44 @@ mod tests {
         (recording, run)
     }
 
+    /// The recordings were made with llama.cpp b11434 and two slots (`tests/llama/README.md`): 8 requests of two
+    /// clients, of the shipped pair without drafts, with three, and with three that are accepted at random.
+    #[test]
+    fn llama_cpp_is_read_without_drafts_and_with_three() {
+        for (name, k) in [("k0", 0), ("k3", 3), ("synthetic", 3)] {
+            let (recording, run) = recorded(&format!("llama-cpp-b11434-{name}.obs"));
+            assert_eq!((run.answers.len(), recording.head.server.max_model_len), (8, Some(512)), "{name}");
+            assert!(run.answers.iter().all(|a| a.finished() && a.counted && a.tokens() == 24), "{name}");
+            let prompts: u64 = run.answers.iter().map(|a| u64::from(a.prompt_len())).sum();
+            assert_eq!((run.metrics.prefix_queries, run.metrics.prefix_hits), (Some(prompts), Some(0)), "{name}");
+            let findings = findings(&recording, &run);
+            assert!(findings.iter().all(|f| f.contains("token ids") || f.contains("the drafter took")), "{findings:?}");
+            assert_eq!(findings.iter().filter(|f| f.contains("the drafter took")).count(), usize::from(k > 0));
+            if k == 0 {
+                assert!(run.answers.iter().all(|a| a.rounds.is_none()));
+                assert_eq!((run.metrics.drafts, run.run.totals.drafted), (Some(0), 0));
+                continue;
+            }
+            // Every step of an answer is known, with those that drafted less at its end or nothing. All of them are in
+            // the counters.
+            assert!(run.answers.iter().all(Answer::rounds_are_whole));
+            assert!(run.answers.iter().flat_map(Answer::usual_lengths).all(|drafted| drafted == k));
+            let rounds = || run.answers.iter().filter_map(|a| a.rounds.as_ref());
+            let sum = |f: fn(&crate::request::Rounds) -> &Vec<u32>| rounds().flat_map(f).map(|&n| u64::from(n)).sum();
+            assert_eq!(run.metrics.draft_tokens, Some(sum(|r| &r.drafted)));
+            assert_eq!(run.metrics.accepted_tokens, Some(sum(|r| &r.accepted)));
+            let of_drafts = rounds().flat_map(|r| &r.drafted).filter(|&&d| d > 0).count();
+            assert_eq!(run.metrics.drafts, Some(of_drafts as u64));
+            let deeper = |n| rounds().flat_map(|r| &r.accepted).filter(|&&a| a > n).count() as u64;
+            assert_eq!(run.metrics.accepted_per_pos, [deeper(0), deeper(1), deeper(2)]);
+            assert_eq!(run.metrics.rounds_of_one_length(), None, "drafts were shortened");
+            // A chunk has the tokens of a step.
+            let answer = &run.answers[0];
+            let emitted = answer.rounds.as_ref().unwrap().accepted.iter().map(|a| a + 1);
+            assert_eq!(answer.chunks.iter().skip(1).map(|c| c.1).collect::<Vec<_>>(), emitted.collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn a_real_server_is_read_without_drafts_and_with_three() {
         for (name, k) in [("vllm-0.32-k0.obs", 0), ("vllm-0.32-k3.obs", 3)] {

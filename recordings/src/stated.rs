@@ -1,5 +1,7 @@
 //! Compares an observed run with what the experiment states about the server: its policy and its release.
 
+use crate::llama_cpp::is_llama_cpp;
+use crate::request::Answer;
 use crate::run::ObservedRun;
 use foretoken_sim::config::Version;
 use std::collections::BTreeMap;
@@ -55,12 +57,11 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
 }
 
 /// How many tokens a run's server drafted per round (one request's draft tokens of one step). The numbers come from the
-/// rounds of the answers, else from the server's counters, else from the step log. The last round of each answer is
-/// left out, because it may be shorter. `None` if the run has no rounds, no counters and no step log.
+/// rounds of the answers, else from the server's counters, else from the step log. Rounds that an answer's end may have
+/// shortened are left out. `None` if the run has no rounds, no counters and no step log.
 fn drafted(run: &ObservedRun) -> Option<Drafted> {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
-    let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
-    for &k in rounds.flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)) {
+    for k in run.answers.iter().flat_map(Answer::usual_lengths) {
         *lengths.entry(k).or_default() += 1;
     }
     if !lengths.is_empty() {
@@ -75,8 +76,8 @@ fn drafted(run: &ObservedRun) -> Option<Drafted> {
         *lengths.entry(drafts.saturating_sub(1) as u32).or_default() += 1;
     }
     // vLLM always exports the counter of preemptions, but exports the counters of draft tokens only if it uses
-    // speculative decoding.
-    let counts = m.preemptions.is_some();
+    // speculative decoding. llama.cpp always exports the counters of draft tokens.
+    let counts = m.preemptions.is_some() || m.drafts.is_some();
     (counts || !lengths.is_empty()).then_some(Drafted::Lengths(lengths))
 }
 
@@ -102,6 +103,12 @@ pub fn series(version: &str) -> Option<(u32, u32)> {
 pub fn release(stated: Version, server: Option<&str>) -> Option<String> {
     let server = server?;
     let stated_name = stated.name();
+    if is_llama_cpp(Some(server)) {
+        return Some(format!(
+            "the server is {server}, whose scheduler Foretoken does not have: a simulation by engine.version = \
+             \"{stated_name}\" differs from it (docs/your-server.md, \"llama.cpp\")"
+        ));
+    }
     match release_of(server) {
         Some(release) if release == stated => None,
         Some(release) => Some(format!(

@@ -40,6 +40,7 @@ mod live;
 mod observe;
 mod observe_interrupt;
 mod observe_limits;
+mod observe_llama_cpp;
 mod observe_log;
 mod observe_stated;
 mod one_at_a_time;
