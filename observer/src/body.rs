@@ -8,9 +8,9 @@ use foretoken_spec::problem::{Problem, Result};
 use serde_json::{Map, Value, json};
 
 /// The JSON of a completion request for `output_len` output tokens. The fields of `observe.extra` are added and replace
-/// fields of the same name. `return_token_ids` and `continuous_usage_stats` are fields of vLLM: with either of them, a chunk
-/// says how many tokens it has. Other servers ignore these fields. Only requests to llama.cpp have two
-/// more fields: with `timings_per_token` a chunk says how many tokens and draft tokens the answer has so far, and
+/// fields of the same name. `return_token_ids` and `continuous_usage_stats` are fields of vLLM: with either of them, a
+/// chunk says how many tokens it has. Other servers ignore these fields. Only requests to llama.cpp have two more
+/// fields: with `timings_per_token` a chunk says how many tokens and draft tokens the answer has so far, and
 /// `cache_prompt` says whether a slot may keep a prompt (`prefix_caching`).
 pub fn body(
     spec: &ObserveSpec,
