@@ -136,7 +136,7 @@ impl DraftStatistics {
         });
         let mut all = lines.flatten().filter_map(|line| DraftStatistics::read(line));
         let first = all.next()?;
-        let last = all.last()?;
+        let last = all.next_back()?;
         let calls = last.calls.checked_sub(first.calls).filter(|&n| n > 0)?;
         let drafted = last.drafted.checked_sub(first.drafted)?;
         (last.seconds > first.seconds).then_some(DraftStatistics {
