@@ -1,6 +1,6 @@
 //! The error for a difference between our replay and the recorded run of vLLM, and helpers for their comparison.
 
-use super::fixture::Entry;
+use super::fixture::{Entry, Recorded, Step};
 use foretoken_sim::engine::{RunningRequest, Scheduler};
 use std::collections::HashMap;
 
@@ -35,4 +35,14 @@ pub(super) fn entries(scheduler: &Scheduler) -> Vec<Entry> {
         Entry { request: r.id, tokens: r.num_scheduled_tokens, drafts, cached: cached.get(&r.id).copied() }
     };
     scheduled.map(entry).collect()
+}
+
+/// Whether an assertion of vLLM failed in the step that our scheduler made as `step`, so that the recording ends before
+/// this step. vLLM may pad a request that it admits with tokens in place of draft tokens, and asserts that the request
+/// then has as many tokens in the step as a decoding request. The assertion fails if the threshold for long prefills
+/// cuts off padding tokens.
+pub(super) fn cuts_padding(recorded: &Recorded, step: &Step) -> bool {
+    let padded = 1 + recorded.speculation.num_speculative_tokens;
+    let one_left = |e: &Entry| e.cached.is_some() && e.tokens - e.drafts == 1;
+    recorded.ending == "assertion" && step.entries.iter().any(|e| one_left(e) && e.tokens > 1 && e.tokens < padded)
 }

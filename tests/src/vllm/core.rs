@@ -2,7 +2,7 @@
 //! scheduler must equal the recorded call of vLLM's scheduler, and must come at the same microsecond.
 
 use super::blocks::Blocks;
-use super::compare::{Differs, IDLE_STEPS, differs, entries};
+use super::compare::{Differs, IDLE_STEPS, cuts_padding, differs, entries};
 use super::fixture::{Call, Recorded, SCHEDULE, Step, UPDATE, Update};
 
 use foretoken_sim::acceptance::RankLaw;
@@ -59,6 +59,8 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     for (at, ours) in watch.calls.iter().enumerate() {
         match theirs.next() {
             Some(call) if call == ours => {}
+            // The recorder does not write the step in which an assertion of vLLM failed.
+            None if matches!(ours, Call::Schedule(step) if cuts_padding(recorded, step)) => return Ok(()),
             other => return Err(differs(format!("call {at}"), other, Some(ours))),
         }
     }

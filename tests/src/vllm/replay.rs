@@ -1,9 +1,9 @@
 //! Replays a recorded workload with our scheduler. Every step must equal the step that vLLM made in the recording.
 
 use super::blocks::Blocks;
-use super::compare::{Differs, IDLE_STEPS, differs, entries};
+use super::compare::{Differs, IDLE_STEPS, cuts_padding, differs, entries};
 use super::core;
-use super::fixture::{Entry, Recorded, Step};
+use super::fixture::{Recorded, Step};
 use foretoken_sim::engine::{Order, Rules, Scheduler, SpecDecode};
 use foretoken_sim::{BadConfig, DraftMethod, Part, Time, Version};
 use std::borrow::Cow;
@@ -150,11 +150,7 @@ impl Replay<'_> {
             let index = self.recorded.steps.len() - theirs.len();
             match theirs.next() {
                 Some(recorded) if self.same(recorded, &step) => {}
-                // vLLM may pad a request that it admits with tokens in place of draft tokens, and asserts that the
-                // request then has as many tokens in the step as a decoding request. In this step the threshold for
-                // long prefills had cut off padding tokens. So the assertion failed, and the recording of vLLM ends
-                // here.
-                None if self.recorded.ending == "assertion" && self.cuts_padding(&step) => break "assertion",
+                None if cuts_padding(self.recorded, &step) => break "assertion",
                 other => return Err(differs(format!("step {index}"), other, Some(step))),
             }
             now = step.end();
@@ -177,14 +173,6 @@ impl Replay<'_> {
                 Err(differs("the end", theirs, (ending, self.blocks.hash)))
             }
         }
-    }
-
-    /// Does the step admit a request that has one token left, with fewer padding tokens (in place of draft tokens) than
-    /// a decode has draft tokens?
-    fn cuts_padding(&self, step: &Step) -> bool {
-        let padded = 1 + self.recorded.speculation.num_speculative_tokens;
-        let one_left = |e: &Entry| e.cached.is_some() && e.tokens - e.drafts == 1;
-        step.entries.iter().any(|e| one_left(e) && e.tokens > 1 && e.tokens < padded)
     }
 
     fn same(&self, recorded: &Step, ours: &Step) -> bool {

@@ -53,20 +53,24 @@ pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
     if mtp && k > c.mtp_modules && !k.is_multiple_of(c.mtp_modules) {
         return refuse("mtp_modules", format!("the {k} draft tokens are no multiple of the {} modules", c.mtp_modules));
     }
+    check_async(derived)?;
     check_table(derived.spec)?;
     check_order(derived)?;
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
 }
 
-/// Refuses settings that contradict each other about when draft tokens are made, when tokens are delivered, when steps
-/// are scheduled, and which tokens the first draft pass has.
+/// Refuses asynchronous scheduling where vLLM cannot schedule asynchronously.
+fn check_async(derived: &Derived) -> Result<(), BadConfig> {
+    match derived.never_async.filter(|_| derived.config.async_scheduling == Some(true)) {
+        Some(why) => refuse("async_scheduling", format!("{why}: leave it out, or set it to false")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses settings that contradict each other about when draft tokens are made, when tokens are delivered, and which
+/// tokens the first draft pass has.
 fn check_order(derived: &Derived) -> Result<(), BadConfig> {
     let c = derived.config;
-    if c.async_scheduling == Some(true)
-        && let Some(why) = derived.never_async
-    {
-        return refuse("async_scheduling", format!("{why}: leave it out, or set it to false"));
-    }
     let unseen = c.first_draft_pass.map(|pass| pass == FirstDraftPass::Unseen);
     match derived.draft_at {
         DraftAt::StepStart if c.deliver_at.is_some() => {
