@@ -15,19 +15,15 @@ use std::collections::{BTreeMap, HashSet};
 /// # Errors
 /// The first difference to the recording.
 pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
+    // vLLM refuses a pool that does not hold a request of `max_model_len` tokens. Our rules have no such check, but
+    // they may refuse the same pool because it does not hold one decode request.
+    let c = &recorded.config;
+    let room = u64::from(c.num_gpu_blocks.saturating_sub(1)) * u64::from(c.block_size);
+    let small = recorded.checked && room < u64::from(c.max_model_len) && recorded.ending == "pool-below-length";
     match rules(recorded) {
-        Err(refusal) => match kind_of(refusal.key, &refusal.why) == recorded.ending {
-            true => Ok(()),
-            false => Err(differs("start", &recorded.ending, refusal.to_string())),
-        },
-        Ok(_) if recorded.derived.is_none() && recorded.ending == "pool-below-length" => {
-            let c = &recorded.config;
-            let room = u64::from(c.num_gpu_blocks - 1) * u64::from(c.block_size);
-            match recorded.checked && room < u64::from(c.max_model_len) {
-                true => Ok(()),
-                false => Err(differs("start", &recorded.ending, room)),
-            }
-        }
+        Err(refusal) if kind_of(refusal.key, &refusal.why) == recorded.ending => Ok(()),
+        Err(BadConfig { key: "num_gpu_blocks", .. }) | Ok(_) if small && recorded.derived.is_none() => Ok(()),
+        Err(refusal) => Err(differs("start", &recorded.ending, refusal.to_string())),
         Ok(_) if recorded.derived.is_none() => Err(differs("start", &recorded.ending, "it starts")),
         Ok(rules) => {
             compare_derived(recorded, &rules)?;
