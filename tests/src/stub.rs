@@ -125,8 +125,8 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Starts a stub server. `say` answers requests for models, version, metrics and completions. Other requests get a
-    /// 404.
+    /// Starts a stub server. `say` answers requests for models, version, llama.cpp's `/props`, metrics and completions.
+    /// Other requests get a 404.
     pub fn start(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
         Stub::listen(Arc::new(say), None)
     }
@@ -204,7 +204,7 @@ fn serve<S: Read + Write>(stream: &mut BufReader<S>, say: &Say, over: &AtomicBoo
             return None;
         }
         let reply = match request.path.as_str() {
-            "/v1/models" | "/version" | "/metrics" | "/v1/completions" => say(&request),
+            "/v1/models" | "/version" | "/props" | "/metrics" | "/v1/completions" => say(&request),
             _ => Reply::Text(404, vec![], "{\"detail\":\"Not Found\"}".into()),
         };
         write(stream.get_mut(), &reply, over)?;
