@@ -57,7 +57,7 @@ fn a_policy_is_a_file_a_module_and_a_row() {
 #[test]
 fn rows_of_several_lines_stay_whole() {
     let (table, rest) = TABLE.split_once("    confidence::svip").unwrap();
-    let last = rest.find("\n    // Presets that draft token trees").unwrap();
+    let last = rest.find("\n    // ").unwrap();
     let tree = tree(&format!("{table}{}", &rest[last..]));
     let name = "a-policy-with-the-longest-name-there-is";
     new_policy(tree.path(), name, Some("confidence")).unwrap();
