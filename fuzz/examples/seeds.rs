@@ -6,7 +6,8 @@
 use foretoken_hardware::LatencySpec;
 use foretoken_live::serve::tape::{Head as TapeHead, Tail, TapeEnding, TapeWriter};
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Kind, ProbedPass, Range, Role, Shape};
-use foretoken_recordings::recording::{Asked, Ended, Ending, Event, Head, RecordingWriter, Sample, Tokens};
+use foretoken_recordings::llama_cpp::{Reported, Totals};
+use foretoken_recordings::recording::{Asked, Ended, Ending, Event, Head, RecordingWriter, Sample, Server, Tokens};
 use foretoken_run::cells::play;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
@@ -27,6 +28,7 @@ fn seed(target: &str, name: &str) -> PathBuf {
 
 fn main() -> Done {
     recording()?;
+    llama_cpp()?;
     tape()?;
     truth()?;
     cell()?;
@@ -64,6 +66,45 @@ fn recording() -> Done {
         Event::Metrics { at: at(1.7), samples },
     ])?;
     file.append(&[Event::End { at: at(2.0), ending: Ending::Done }])?;
+    Ok(())
+}
+
+/// Writes the seed `llama.obs`: a recording of llama.cpp's server with the running totals of an answer and two lines of
+/// statistics from its log.
+fn llama_cpp() -> Done {
+    let at = Time::from_s;
+    let asked = Asked { due: at(0.5), prompt_len: 10, output_len: 12, category: 0 };
+    let server = Server { version: Some("llama.cpp b11434".into()), metrics: true, ..Server::default() };
+    let head = Head { policy: "fixed-3".into(), asked: vec![asked], server, ..Head::default() };
+    let mut file = RecordingWriter::create(&seed("recording", "llama.obs"), &head)?;
+    let statistics = |calls: u32, ms: f64| {
+        format!(
+            "0.00.275 I statistics draft: #calls(b,g,a) = 1 {calls} {calls}, #gen drafts = {calls}, #acc drafts = 5, \
+             #gen tokens = {}, #acc tokens = 9, dur(b,g,a) = 0.001, {ms}, 0.002 ms",
+            3 * calls
+        )
+    };
+    let totals = |predicted_n, draft_n, draft_n_accepted| Totals { predicted_n, draft_n, draft_n_accepted };
+    let reported = Reported {
+        timings: serde_json::to_value(totals(12, 11, 5))?,
+        rounds: vec![totals(2, 3, 3), totals(6, 6, 3), totals(7, 9, 4), totals(9, 11, 5)],
+    };
+    let finished = Ended::Finished {
+        reason: "length".into(),
+        prompt_tokens: Some(10),
+        completion_tokens: Some(12),
+        cached_tokens: Some(0),
+        metrics: Some(serde_json::json!({ "llama_cpp": reported }).to_string()),
+    };
+    file.append(&[
+        Event::Sent { request: 0, at: at(0.5), attempt: 0 },
+        Event::Log { at: at(0.5), lines: vec![statistics(7, 1.9)] },
+        Event::Chunk { request: 0, at: at(0.6), tokens: Tokens::SoFar(1) },
+        Event::Chunk { request: 0, at: at(0.7), tokens: Tokens::SoFar(12) },
+        Event::Log { at: at(0.7), lines: vec![statistics(17, 5.9)] },
+        Event::Ended { request: 0, at: at(0.7), how: finished },
+        Event::End { at: at(1.0), ending: Ending::Done },
+    ])?;
     Ok(())
 }
 

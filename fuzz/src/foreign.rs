@@ -39,6 +39,18 @@ pub fn sglang_dspark(data: &[u8]) {
     read(data, readers::sglang_dspark::parse);
 }
 
+/// Reads `data` as the results of a run of a load generator: `vllm bench serve`, SGLang's `bench_serving`, GuideLLM,
+/// AIPerf or GenAI-Perf. Every error must name the file.
+pub fn load_results(data: &[u8]) {
+    match readers::results::parse(Path::new(FILE), data) {
+        Err(error) => said::unread(&error, FILE),
+        Ok((_, runs)) => {
+            said::finite(&runs);
+            assert!(runs.iter().all(|run| run.completed > 0), "runs without a request have no means");
+        }
+    }
+}
+
 const FILE: &str = "other-tool.json";
 
 fn read<T: Debug>(data: &[u8], parse: impl Fn(&Path, &[u8]) -> Result<Vec<T>, Unread>) {

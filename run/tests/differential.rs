@@ -1,9 +1,10 @@
 //! Random experiments, each run in two ways that must give the same results: step by step, and with equal steps skipped
 //! in one go; in one thread and in three; whole and in shards that are merged.
 //!
-//! By default the test tries a few experiments. `FORETOKEN_EXPERIMENTS=100000 FORETOKEN_SECONDS=900 cargo test
-//! --release -p foretoken-run --test differential -- --nocapture` tries as many as the time allows. `FORETOKEN_SEED`
-//! determines the experiments.
+//! By default the test tries a few experiments. `FORETOKEN_EXPERIMENTS=5000 FORETOKEN_SECONDS=900 cargo test --release
+//! -p foretoken-run --test differential -- --nocapture` tries as many as the time allows. `FORETOKEN_SEED` determines the
+//! experiments. An experiment has `FORETOKEN_SEEDS` seeds (1), each of which gives a workload, and two engines. Every
+//! `FORETOKEN_FOLDERS_EVERY`-th experiment (8) also runs in threads and in shards.
 
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::{Mode, Shard, play};
@@ -14,6 +15,7 @@ use foretoken_run::merge::{merge, run_shard};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_run::work::Work;
+use itertools::Itertools;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
@@ -22,10 +24,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-
-/// Every n-th random experiment, for this n, also runs in threads and in shards (parts that are merged). These runs
-/// write files and take longer.
-const FOLDERS_EVERY: u64 = 8;
 
 fn of<T: Clone + std::fmt::Debug + 'static>(values: impl Into<Vec<T>>) -> impl Strategy<Value = T> {
     select(values.into())
@@ -94,8 +92,8 @@ fn acceptance() -> impl Strategy<Value = String> {
     source.prop_map(|source| format!("[acceptance]\nsource = {source}\n"))
 }
 
-/// The text of a random experiment: mostly of one engine, sometimes of a fleet.
-fn experiment() -> impl Strategy<Value = String> {
+/// The text of a random experiment with `seeds` seeds: mostly of one engine, sometimes of a fleet.
+fn experiment(seeds: u32) -> impl Strategy<Value = String> {
     let policies: Vec<String> = PolicySpec::all()
         .iter()
         .map(|policy| toml::Value::try_from(policy).expect("a policy is TOML").to_string())
@@ -105,9 +103,10 @@ fn experiment() -> impl Strategy<Value = String> {
     let fleet = of(["", "", "", "", "[fleet]\nreplicas = 2\n"]);
     let seed = 1..1_000_000u32;
     (select(policies), seed, noise, engine(), workload(), acceptance(), fleet).prop_map(
-        |(policy, seed, noise, engine, workload, acceptance, fleet)| {
+        move |(policy, seed, noise, engine, workload, acceptance, fleet)| {
+            let seeds: Vec<u32> = (seed..seed + seeds).collect();
             format!(
-                "name = \"random\"\nseeds = [{seed}]\npolicies = [{{ autoregressive = {{}} }}, {policy}]\n\
+                "name = \"random\"\nseeds = {seeds:?}\npolicies = [{{ autoregressive = {{}} }}, {policy}]\n\
                  [hardware]\ntarget = {{ linear = {{ alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 }} }}\n\
                  draft = {{ linear = {{ alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 }} }}\nnoise_cv = {noise:?}\n\
                  {engine}{workload}{acceptance}{fleet}[slo]\nadaspec-scale = 1.5\n"
@@ -122,8 +121,8 @@ fn played(text: &str, sets: &[&str]) -> Result<Vec<String>, String> {
     let plan = Plan::of_text("random.toml", text, &sets, Path::new("")).map_err(|e| e.message().to_owned())?;
     let never = AtomicBool::new(false);
     let mut results = Vec::new();
-    for variant in &plan.variants {
-        let setting = Setting::new(variant, plan.seeds[0]).map_err(|e| e.message().to_owned())?;
+    for (variant, &seed) in plan.variants.iter().cartesian_product(&plan.seeds) {
+        let setting = Setting::new(variant, seed).map_err(|e| e.message().to_owned())?;
         let mut slo = None;
         for policy in &plan.policies {
             let played = play(&setting, &policy.spec, slo, &never).map_err(|e| e.message().to_owned())?;
@@ -179,11 +178,12 @@ fn number(name: &str, usual: u64) -> u64 {
 #[test]
 fn random_experiments_give_the_same_results_in_every_way() {
     let (most, seed) = (number("FORETOKEN_EXPERIMENTS", 60), number("FORETOKEN_SEED", 1));
+    let (seeds, folders_every) = (number("FORETOKEN_SEEDS", 1), number("FORETOKEN_FOLDERS_EVERY", 8));
     let until = Instant::now() + Duration::from_secs(number("FORETOKEN_SECONDS", 600));
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let (mut runner, experiment) = (TestRunner::new_with_rng(Config::default(), rng), experiment());
+    let (mut runner, experiment) = (TestRunner::new_with_rng(Config::default(), rng), experiment(seeds as u32));
     let (mut tried, mut refused, mut runs, mut folders) = (0, 0, 0, 0);
     let mut reasons: BTreeMap<String, u32> = BTreeMap::new();
     while tried < most && Instant::now() < until {
@@ -195,7 +195,7 @@ fn random_experiments_give_the_same_results_in_every_way() {
         match skipped {
             Ok(results) => {
                 runs += results.len();
-                if tried % FOLDERS_EVERY == 0 {
+                if tried % folders_every == 0 {
                     threads_and_shards(&text);
                     folders += 1;
                 }
@@ -207,7 +207,8 @@ fn random_experiments_give_the_same_results_in_every_way() {
         }
     }
     eprintln!(
-        "seed {seed}: {tried} experiments, {refused} refused alike, {runs} runs, {folders} in threads and shards"
+        "seed {seed}: {tried} experiments of {seeds} seeds, {refused} refused alike, {runs} runs; {folders} experiments in \
+         threads and shards"
     );
     reasons.iter().for_each(|(why, n)| eprintln!("  {n}: {why}"));
     assert!(refused * 2 < tried, "too many are refused to test anything: {reasons:?}");
