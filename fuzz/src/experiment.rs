@@ -30,8 +30,8 @@ pub fn experiment(data: &[u8]) {
     assert_eq!(first, written(&again), "what was written reads otherwise");
 }
 
-/// The experiment that [`overrides`] changes.
-const BASE: &str = include_str!("../../experiments/quickstart.toml");
+/// The experiment that [`overrides`] changes. It is small, because it is read again for each input.
+const BASE: &str = include_str!("../seeds/experiment/plain.toml");
 
 /// Applies the lines of `data` to an experiment as `--set` arguments, then reads the first four combinations of its
 /// swept values. After each accepted argument, the document must have a value at the argument's path.

@@ -111,6 +111,15 @@ mod tests {
         assert!(p.carried());
     }
 
+    /// One of four requests must meet its bounds, and one has.
+    #[test]
+    fn enough_requests_are_all_but_those_that_may_miss() {
+        let (mut p, records) = patience(3);
+        assert!(!p.carried());
+        p.ended(&records, 2);
+        assert!(p.carried() && !p.certain());
+    }
+
     #[test]
     fn a_run_to_the_end_does_not_stop_at_too_many_misses() {
         let (mut p, records) = patience(0);

@@ -271,6 +271,27 @@ mod tests {
         }
     }
 
+    /// A chunk of 3 tokens after 5 tokens in KV: each of its tokens attends to these 5 and to the chunk's tokens up to
+    /// itself.
+    #[test]
+    fn a_chunk_has_the_pairs_of_its_tokens() {
+        let mut chunks = ChunkTotals::default();
+        chunks.add(5, 3);
+        assert_eq!(chunks, ChunkTotals { chunks: 1, tokens: 3, context: 5, pairs: 6 + 7 + 8 });
+        chunks.add(0, 2);
+        assert_eq!(chunks, ChunkTotals { chunks: 2, tokens: 5, context: 5, pairs: 6 + 7 + 8 + 1 + 2 });
+    }
+
+    /// Request 2 does not draft. The draft model has skipped one token of request 1, whose context is 200.
+    #[test]
+    fn a_block_pass_has_the_requests_that_draft() {
+        let b = BatchView { draft_prefill: ChunkTotals::default(), ..batch(&[100, 200, 300], &[0, 1, 7]) };
+        let shape = draft_block(&b, &[3, 1, 0]);
+        assert_eq!((shape.requests, shape.batched, shape.context), (2, 3 + 1 + 1, 100 + 200));
+        // The skipped token is the last of the context, so it attends to 200 tokens.
+        assert_eq!(shape.pairs, (101 + 102 + 103) + 201 + 200);
+    }
+
     #[test]
     fn an_idle_draft_runs_only_what_it_must() {
         let mut b = batch(&[100, 200], &[0, 4]);

@@ -6,7 +6,7 @@ use foretoken_intact::seal::{self, Syntax};
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// `manifest.json`: says what the results in a folder are, and lists their files.
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,8 +88,8 @@ impl Manifest {
     /// Reads the manifest of a results folder and checks its seal (a checksum).
     ///
     /// # Errors
-    /// `folder` is missing or not a folder; its manifest is missing, not JSON or of another schema; or the manifest's
-    /// seal does not match.
+    /// `folder` is missing or not a folder; its manifest is missing, not JSON or of another schema, or lists a file
+    /// outside of the folder; or the manifest's seal does not match.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let path = folder.join(MANIFEST);
         if !folder.is_dir() {
@@ -106,7 +106,7 @@ impl Manifest {
     /// the folder `folder`.
     ///
     /// # Errors
-    /// The bytes are not JSON or of another schema, or the seal does not match.
+    /// The bytes are not JSON or of another schema, a listed file is outside of the folder, or the seal does not match.
     pub fn parse(folder: &Path, bytes: &[u8]) -> Result<Manifest> {
         let path = folder.join(MANIFEST);
         let unreadable = |e: &dyn std::fmt::Display| {
@@ -127,7 +127,10 @@ impl Manifest {
             );
             return Err(Problem::bad_input(message).help(help));
         }
-        let manifest = serde_json::from_value(value).map_err(|e| unreadable(&e))?;
+        let manifest: Manifest = serde_json::from_value(value).map_err(|e| unreadable(&e))?;
+        if let Some(name) = manifest.files.keys().find(|name| !stays_inside(name)) {
+            return Err(unreadable(&format!("it lists {name:.100}, which is not in the folder")));
+        }
         seal::check(Syntax::Json, text).map_err(|e| {
             Problem::bad_input(format!("{} is damaged or was changed: {e}", path.display())).help(AGAIN)
         })?;
@@ -172,6 +175,11 @@ impl Manifest {
     pub fn check_all(&self, folder: &Path) -> Result<()> {
         self.check(folder, self.files.keys().map(String::as_str))
     }
+}
+
+/// Is a listed name a path of a file in the folder? A path such as `../x` or `/dev/zero` is not.
+fn stays_inside(name: &str) -> bool {
+    !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// The first eight of `names` as text, separated by commas, then the number of the others.
@@ -232,6 +240,18 @@ mod tests {
                 assert!(read(&other).is_err(), "byte {at}, bit {bit}");
             }
             assert!(read(&text.as_bytes()[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    /// The files of a hostile manifest are not opened, even if its seal is right.
+    #[test]
+    fn files_outside_of_the_folder_are_refused() {
+        for name in ["../secret", "cells/../../secret", "/dev/zero", ".", ""] {
+            let mut hostile = manifest();
+            hostile.files.insert(name.to_owned(), seal::digest(b"a"));
+            let problem = Manifest::parse(Path::new("out"), hostile.to_json().as_bytes()).unwrap_err();
+            let said = format!("out/manifest.json: is not a manifest: it lists {name}, which is not in the folder");
+            assert_eq!(problem.message(), said);
         }
     }
 

@@ -31,6 +31,23 @@ fn engine_time(out: &GivenOut) -> Time {
     out.emitted.last().map_or(Time::ZERO, |e| e.at) + Time::from_s(1000.0)
 }
 
+/// The host has no work of its own here. So it waits for the whole step, and writes the line when the step ends.
+#[test]
+fn a_log_line_has_the_times_of_its_step() {
+    let mut workload = Workload::default();
+    (0..3).for_each(|i| workload.push(Request::new(Time::from_s(0.1 * f64::from(i)), 40, 12)));
+    let f = Fixture::new(workload);
+    let known = f.plain().steps;
+    let out = f.with(|s| serve(&mut *s.online(Speculation::Off), &f.workload));
+    let times: Vec<_> = out.steps.iter().map(|line| (line.written, line.elapsed)).collect();
+    assert_eq!(times, known.iter().map(|step| (step.end, step.end - step.start)).collect::<Vec<_>>());
+    let chunks: u64 = out.steps.iter().map(|line| line.context_tokens).sum();
+    let (tokens, requests) = (&out.steps[0].context_tokens, &out.steps[0].context_requests);
+    assert_eq!((chunks, *tokens, *requests), (3 * 40, 40, 1));
+    let decoded: u64 = out.steps.iter().map(|line| line.generation_tokens).sum();
+    assert_eq!(decoded, 3 * (12 - 1));
+}
+
 proptest! {
     /// Compares two runs for every policy, order of a step's phases and vLLM release. In one run requests come while
     /// the engine runs, and the engine forgets ended requests. The other run knows the whole workload and forgets none.
