@@ -3,12 +3,15 @@
 
     cargo install cargo-mutants cargo-nextest --locked
     tests/mutants/mutants.py engine             # or policies, comparisons, fits
-    tests/mutants/mutants.py engine --seed 38 --count 20 --jobs 2
+    tests/mutants/mutants.py engine --seed 38 --count 20 --in-place
 
 A changed place is a mutant: an operator is another one, a function returns a constant, an arm of a match is gone.
 cargo-mutants lists all mutants of a part of the code. This script draws some with a seed, and lets the tests of the
 mutant's own crate run on each. A mutant that does not compile is not counted; the next one is drawn in its place. A
 mutant with which a test never ends counts as caught.
+
+The code is changed in a copy of the repository, which is built from nothing. With `--in-place` it is changed in the
+repository itself and its builds are used; so do this in a clone.
 
 The output lists the mutants that were missed, then the share that was caught and its 95 % interval (Wilson's).
 """
@@ -37,6 +40,8 @@ PARTS = {
 MORE = 1.25
 # Compiles fast, and runs fast enough.
 BUILD = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "none", "CARGO_INCREMENTAL": "1"}
+# A profile in .config/nextest.toml: the tests end with the first failure.
+TESTS = {"NEXTEST_PROFILE": "mutants"}
 
 
 def mutants(part):
@@ -57,16 +62,16 @@ def diff(places):
     return "".join(line + "\n" for line in text)
 
 
-def outcomes(part, places, jobs, out):
+def outcomes(part, places, out, in_place):
     """What happened to each mutant: CaughtMutant, MissedMutant, Timeout or Unviable."""
     patterns = [f"--re=^{re.escape(name)}$" for name in places]
     # cargo-mutants 27.1.0 does not apply the patterns to mutants that delete a field, but it does apply a diff.
     lines = Path(out) / "lines.diff"
     lines.write_text(diff(places.values()))
-    filters = ["--in-diff", lines, *patterns]
-    command = ["cargo", "mutants", *PARTS[part][1], *filters, "--test-tool=nextest", f"--jobs={jobs}", "--output", out]
+    how = ["--test-tool=nextest", "--output", out, *(["--in-place"] if in_place else [])]
+    command = ["cargo", "mutants", *PARTS[part][1], "--in-diff", lines, *patterns, *how]
     # Exit codes of 2 and 3 mean that mutants were missed or ran out of time.
-    code = subprocess.run(command, cwd=REPOSITORY, env=os.environ | BUILD, check=False).returncode
+    code = subprocess.run(command, cwd=REPOSITORY, env=os.environ | BUILD | TESTS, check=False).returncode
     if code not in (0, 2, 3):
         sys.exit(f"cargo mutants ended with {code}")
     found = json.loads((Path(out) / "mutants.out" / "outcomes.json").read_text())["outcomes"]
@@ -87,13 +92,13 @@ def main():
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--seed", type=int, default=37)
     parser.add_argument("--count", type=int)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--in-place", action="store_true")
     args = parser.parse_args()
     count = args.count or PARTS[args.part][0]
     every = mutants(args.part)
     drawn = random.Random(args.seed).sample(sorted(every), min(len(every), round(count * MORE)))
     with tempfile.TemporaryDirectory() as out:
-        found = outcomes(args.part, {name: every[name] for name in drawn}, args.jobs, out)
+        found = outcomes(args.part, {name: every[name] for name in drawn}, out, args.in_place)
     viable = [name for name in drawn if found[name] != "Unviable"][:count]
     missed = [name for name in viable if found[name] == "MissedMutant"]
     for name in missed:
