@@ -2,16 +2,16 @@
 """Changes the code at random places and counts the changes that a test notices.
 
     cargo install cargo-mutants cargo-nextest --locked
+    pip install tree-sitter==0.26.1 tree-sitter-rust==0.24.2
     tests/mutants/mutants.py engine             # or policies, comparisons, fits
-    tests/mutants/mutants.py engine --seed 38 --count 20 --in-place
+    tests/mutants/mutants.py engine --seed 38 --count 20 --then foretoken-run --then foretoken-tests
 
 A changed place is a mutant: an operator is another one, a function returns a constant, an arm of a match is gone.
-cargo-mutants lists all mutants of a part of the code. This script draws some with a seed, and lets the tests of the
-mutant's own crate run on each. A mutant that does not compile is not counted; the next one is drawn in its place. A
-mutant with which a test never ends counts as caught.
-
-The code is changed in a copy of the repository, which is built from nothing. With `--in-place` it is changed in the
-repository itself and its builds are used; so do this in a clone.
+cargo-mutants lists all mutants of a part of the code. This script draws some with a seed. It copies the repository to
+target/mutants, writes all drawn mutants into the copy as branches (switches.py), and compiles it once. Then the tests
+of the mutant's own crate run for each mutant; with `--then`, the tests of further crates run for the mutants that
+these miss. A mutant that cannot be a branch or does not compile is not tried; the next one is drawn in its place. A
+mutant with which the tests last over ten minutes counts as caught.
 
 The output lists the mutants that were missed, then the share that was caught and its 95 % interval (Wilson's).
 """
@@ -23,59 +23,104 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+import switches  # noqa: E402
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+PLACE = REPOSITORY / "target" / "mutants"
+TREE = PLACE / "tree"
 
 FITS = ["fit", "linear", "nnls", "table", "assess", "modelled"]
-# The default number of mutants, and what cargo-mutants is asked for.
+# The default number of mutants, the crates, and the files; all files of the crates if there are none.
 PARTS = {
-    "engine": (80, ["-p", "foretoken-sim"]),
-    "policies": (60, ["-p", "foretoken-policies"]),
-    "comparisons": (40, ["-p", "foretoken-calibrate", "-p", "foretoken-compare"]),
-    "fits": (20, ["-p", "foretoken-profiler", *(f"--file=profiler/src/{name}.rs" for name in FITS)]),
+    "engine": (80, ["foretoken-sim"], []),
+    "policies": (60, ["foretoken-policies"], []),
+    "comparisons": (40, ["foretoken-calibrate", "foretoken-compare"], []),
+    "fits": (20, ["foretoken-profiler"], [f"profiler/src/{name}.rs" for name in FITS]),
 }
-# About every tenth mutant does not compile.
+# Some mutants cannot be tried.
 MORE = 1.25
-# Compiles fast, and runs fast enough.
-BUILD = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "none", "CARGO_INCREMENTAL": "1"}
-# A profile in .config/nextest.toml: the tests end with the first failure.
-TESTS = {"NEXTEST_PROFILE": "mutants"}
+LONGEST_S = 600
+# Compiles fast, and runs fast enough. A branch may look wrong to a lint.
+BUILD = {
+    "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
+    "CARGO_PROFILE_DEV_DEBUG": "none",
+    "CARGO_INCREMENTAL": "1",
+    "CARGO_TARGET_DIR": str(PLACE / "build"),
+    "RUSTFLAGS": "--cap-lints=allow",
+    # A profile in .config/nextest.toml: the tests end with the first failure.
+    "NEXTEST_PROFILE": "mutants",
+}
 
 
-def mutants(part):
-    """The file and the first line of each mutant, by the mutant's name."""
-    command = ["cargo", "mutants", "--list", "--json", *PARTS[part][1]]
-    listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
-    return {mutant["name"]: (mutant["file"], mutant["span"]["start"]["line"]) for mutant in json.loads(listed)}
+def listed(crates, files):
+    """All mutants by name, with the name's crate."""
+    wanted = [f"--package={crate}" for crate in crates] + [f"--file={file}" for file in files]
+    command = ["cargo", "mutants", "--list", "--json", *wanted]
+    out = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+    return {mutant["name"]: mutant for mutant in json.loads(out)}
 
 
-def diff(places):
-    """A diff that adds the lines at `places`."""
-    text = []
-    for file in sorted({file for file, _ in places}):
-        lines = (REPOSITORY / file).read_text().splitlines()
-        text += [f"--- a/{file}", f"+++ b/{file}"]
-        for added, line in enumerate(sorted({line for name, line in places if name == file})):
-            text += [f"@@ -{line - 1 - added},0 +{line},1 @@", "+" + lines[line - 1]]
-    return "".join(line + "\n" for line in text)
+def write(path, text):
+    """Writes a file of the copy if it is another one, so that only changed crates are compiled."""
+    if not path.exists() or path.read_bytes() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
 
 
-def outcomes(part, places, out, in_place):
-    """What happened to each mutant: CaughtMutant, MissedMutant, Timeout or Unviable."""
-    patterns = [f"--re=^{re.escape(name)}$" for name in places]
-    # cargo-mutants 27.1.0 does not apply the patterns to mutants that delete a field, but it does apply a diff.
-    lines = Path(out) / "lines.diff"
-    lines.write_text(diff(places.values()))
-    how = ["--test-tool=nextest", "--output", out, *(["--in-place"] if in_place else [])]
-    command = ["cargo", "mutants", *PARTS[part][1], "--in-diff", lines, *patterns, *how]
-    # Exit codes of 2 and 3 mean that mutants were missed or ran out of time.
-    code = subprocess.run(command, cwd=REPOSITORY, env=os.environ | BUILD | TESTS, check=False).returncode
-    if code not in (0, 2, 3):
-        sys.exit(f"cargo mutants ended with {code}")
-    found = json.loads((Path(out) / "mutants.out" / "outcomes.json").read_text())["outcomes"]
-    return {o["scenario"]["Mutant"]["name"]: o["summary"] for o in found if isinstance(o["scenario"], dict)}
+def copy(numbered):
+    """Copies the repository with the branches of the mutants. Returns the numbers that cannot be branches."""
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    roots = {f"{mutant['file'].split('/')[0]}/src/lib.rs" for mutant in numbered.values()}
+    refused = []
+    for file in filter(None, tracked.stdout.split("\0")):
+        text = (REPOSITORY / file).read_bytes()
+        own = {number: mutant for number, mutant in numbered.items() if mutant["file"] == file}
+        if own:
+            source, more = switches.switched(text.decode(), own)
+            text, refused = source.encode(), refused + more
+        write(TREE / file, text + (switches.FUNCTION.encode() if file in roots else b""))
+    return refused
+
+
+def cargo(*arguments, **more):
+    return subprocess.run(["cargo", "nextest", "run", *arguments], cwd=TREE, capture_output=True, text=True, **more)
+
+
+def beside_errors(said):
+    """The numbers of the mutants whose branches are within three lines of a compiler's error."""
+    numbers = set()
+    for file, line in re.findall(r"^\s*--> (\S+?):(\d+):", said, re.MULTILINE):
+        lines = (TREE / file).read_text().splitlines()[max(0, int(line) - 4) : int(line) + 3]
+        numbers |= {int(n) for n in re.findall(r"crate::mutant\((\d+)\)", "\n".join(lines))}
+    return numbers
+
+
+def compiled(numbered, packages):
+    """Compiles the tests with all mutants that compile. Returns these."""
+    environment = os.environ | BUILD
+    while True:
+        for number in copy(numbered):
+            print(f"no branch: {numbered.pop(number)['name']}", flush=True)
+        built = cargo("--no-run", *packages, env=environment)
+        if built.returncode == 0:
+            return numbered
+        wrong = beside_errors(built.stderr) & set(numbered)
+        if not wrong:
+            sys.exit(built.stderr[-4000:])
+        for number in wrong:
+            print(f"does not compile: {numbered.pop(number)['name']}", flush=True)
+
+
+def missed(number, packages):
+    """Do all tests pass with this mutant?"""
+    environment = os.environ | BUILD | {"FORETOKEN_MUTANT": str(number)}
+    try:
+        return cargo(*packages, env=environment, timeout=LONGEST_S).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def wilson(caught, tried):
@@ -87,28 +132,44 @@ def wilson(caught, tried):
     return middle - half, middle + half
 
 
+def tell(what, every, tried, survivors):
+    caught = tried - len(survivors)
+    low, high = wilson(caught, tried)
+    share = f"{caught} caught, {caught / tried:.0%}, 95 % interval {low:.0%} to {high:.0%}"
+    print(f"{what}: of {every} mutants {tried} were tried, {share}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--seed", type=int, default=37)
     parser.add_argument("--count", type=int)
-    parser.add_argument("--in-place", action="store_true")
+    parser.add_argument("--then", action="append", default=[], metavar="PACKAGE")
     args = parser.parse_args()
-    count = args.count or PARTS[args.part][0]
-    every = mutants(args.part)
+    usual, crates, files = PARTS[args.part]
+    count = args.count or usual
+    every = listed(crates, files)
     drawn = random.Random(args.seed).sample(sorted(every), min(len(every), round(count * MORE)))
-    with tempfile.TemporaryDirectory() as out:
-        found = outcomes(args.part, {name: every[name] for name in drawn}, out, args.in_place)
-    viable = [name for name in drawn if found[name] != "Unviable"][:count]
-    missed = [name for name in viable if found[name] == "MissedMutant"]
-    for name in missed:
-        print("missed:", name)
-    caught = len(viable) - len(missed)
-    low, high = wilson(caught, len(viable))
-    print(
-        f"{args.part}, seed {args.seed}: {len(every)} mutants, {len(viable)} tried, {caught} caught, "
-        f"{caught / len(viable):.0%}, 95 % interval {low:.0%} to {high:.0%}"
-    )
+    numbered = compiled({n: every[name] for n, name in enumerate(drawn, 1)}, [f"-p={crate}" for crate in crates])
+    tried = dict(list(numbered.items())[:count])
+    own = {number: [f"-p={mutant['package']}"] for number, mutant in tried.items()}
+    for crate in crates:
+        if not missed(0, [f"-p={crate}"]):
+            sys.exit(f"the tests of {crate} fail without a mutant")
+    survivors = []
+    for number, mutant in tried.items():
+        if missed(number, own[number]):
+            survivors.append(number)
+            print(f"missed: {mutant['name']}", flush=True)
+    tell(f"{args.part}, seed {args.seed}, own tests", len(every), len(tried), survivors)
+    if args.then:
+        further = [f"-p={package}" for package in args.then]
+        if not missed(0, further):
+            sys.exit(f"the tests of {', '.join(args.then)} fail without a mutant")
+        survivors = [number for number in survivors if missed(number, further)]
+        for number in survivors:
+            print(f"missed by all: {tried[number]['name']}")
+        tell(f"{args.part}, seed {args.seed}, all tests", len(every), len(tried), survivors)
 
 
 if __name__ == "__main__":
