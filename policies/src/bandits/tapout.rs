@@ -234,6 +234,30 @@ mod tests {
         assert!(times[1] > 900, "{times:?}");
     }
 
+    /// Outcomes may come late. So the first `LATE` outcomes after a choice are no reward of the chosen rule.
+    #[test]
+    fn the_first_outcomes_after_a_choice_do_not_count() {
+        let Speculation::Policy(mut policy) = TapoutLike::default().build(&CONTEXT) else { unreachable!("a policy") };
+        let batch = Batch::new(&[100], &[8]);
+        for step in 1..=LATE + 1 {
+            policy.propose(&batch.view(), &mut DraftPlan { draft_len: vec![0], ..DraftPlan::default() });
+            let drafts = Drafts::default();
+            let (ids, drafted, accepted) = (&[0], &[8], &[4]);
+            let (draft_time, verify_time) = (Time::ZERO, Time(1));
+            policy.observe(&StepOutcome {
+                ids,
+                drafted,
+                verified: drafted,
+                accepted,
+                drafts: &drafts,
+                draft_time,
+                verify_time,
+            });
+            let rewarded = policy.explain().candidates.iter().filter(|c| c.estimate.is_finite()).count();
+            assert_eq!(rewarded, usize::from(step > LATE), "step {step}");
+        }
+    }
+
     #[test]
     fn it_drafts_as_its_rule_does() {
         let batch = Batch::new(&[9, 9], &[8, 8]);

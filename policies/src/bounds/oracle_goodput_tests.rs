@@ -52,6 +52,15 @@ fn choose(form: Form, batch: &Batch, truth: &Truth) -> Vec<u32> {
     plan.draft_len
 }
 
+#[test]
+fn its_limit_is_the_engines() {
+    for form in [Form::Vector, Form::Batch] {
+        let built = OracleGoodput { form, price: Price::Step }.build(&CONTEXT);
+        let Speculation::Oracle(oracle) = built else { unreachable!("an oracle is built as one") };
+        assert_eq!(oracle.limit(), CONTEXT.max_draft_len);
+    }
+}
+
 /// All vectors of lengths. The length of each request goes from 0 to `run[i]`, the number of its draft tokens that will
 /// be accepted.
 fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {

@@ -194,18 +194,21 @@ impl Slopes {
 mod tests {
     use super::*;
     use crate::testing::{any_batch, any_belief};
+    use foretoken_sim::host::{HostLaw, SpeculatingSeconds};
     use foretoken_sim::{Host, Linear};
     use proptest::prelude::*;
 
     proptest! {
         /// The sizes of passes that are built up token by token equal the sizes of the simulator's passes, and so do
-        /// their times.
+        /// their times and the host's time.
         #[test]
         fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
             let (context_reads, overhead) = (belief.context_reads, Time(12_345));
             let drafting = belief.drafting;
-            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None, host: Host::NONE };
+            let speculating = SpeculatingSeconds { step_s: 1e-3, request_s: 2e-4, token_s: 3e-5 };
+            let host = Host::of(&HostLaw { request_s: 1e-4, token_s: 1e-5, speculating, ..HostLaw::default() });
+            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead, hidden: None, host };
             let view = batch.view();
             let mut cost = TrueCost::undrafted(&view, &truth);
             let lens = view.limit.to_vec();
@@ -229,7 +232,11 @@ mod tests {
             if deepest == 0 && let Some(idle) = shape::draft_idle_pass(&view) {
                 time += draft.pass(idle);
             }
+            let drafts = lens.iter().map(|&len| u64::from(len)).sum();
+            let (decodes, requests, tokens) = (view.len() as u64, verify.requests, verify.batched);
+            time += host.time(HostStep { decodes, requests, tokens, drafts }).whole();
             prop_assert_eq!(cost.time(), time);
+            prop_assert_eq!(step_time(&view, &truth, &lens), time);
         }
     }
 }

@@ -181,6 +181,16 @@ mod tests {
         }
     }
 
+    /// The 70B model's published coefficient of drafting is in the time of steps that draft, and of no others.
+    #[test]
+    fn only_steps_that_draft_have_the_coefficient_of_drafting() {
+        let cost = TargetCost::of(Coefficients::H100Llama70b, &BELIEF);
+        let seconds =
+            |drafting: f64| cost.seconds(&Load { kv: 100.0, requests: 2.0, drafting, ..Load::default() }, 8.0);
+        assert!((seconds(0.0) - seconds(1.0) - 0.112_291_902e-3).abs() < 1e-12);
+        assert_eq!(seconds(1.0), seconds(2.0));
+    }
+
     /// The caveat of docs/model.md 3.4. By the published coefficients, a step without draft tokens takes 6.94 ms at
     /// context 512, whatever the batch size. At shorter contexts, a larger batch takes less time, which no GPU does.
     #[test]
