@@ -3,8 +3,8 @@
 //!
 //! By default the test tries a few experiments. `FORETOKEN_EXPERIMENTS=5000 FORETOKEN_SECONDS=900 cargo test --release
 //! -p foretoken-run --test differential -- --nocapture` tries as many as the time allows. `FORETOKEN_SEED` determines
-//! the experiments. An experiment has `FORETOKEN_SEEDS` seeds (1), each of which gives a workload, and two engines. Every
-//! `FORETOKEN_FOLDERS_EVERY`-th experiment (8) also runs in threads and in shards.
+//! the experiments. An experiment has `FORETOKEN_SEEDS` seeds (1), each of which gives a workload, and two engines.
+//! Every `FORETOKEN_FOLDERS_EVERY`-th experiment (8) also runs in threads and in shards.
 
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::{Mode, Shard, play};
