@@ -46,13 +46,15 @@ def switched(source, mutants):
         start, end = offset(mutant["span"]["start"]), offset(mutant["span"]["end"])
         on = f"crate::mutant({number})"
         try:
-            edit = MAKERS[mutant["genre"]](data, root, start, end, mutant["replacement"], on)
+            edit = MAKERS[mutant["genre"]](root, start, end, mutant["replacement"], on)
             if any((edit.start, edit.end) == (other.start, other.end) for other in edits):
                 raise NoSwitch
             edits.append(edit)
         except NoSwitch:
             refused.append(number)
-    return render(data, edits, 0, len(data)).decode(), refused
+    text = render(data, edits, 0, len(data)).decode()
+    assert all(n in refused or f"crate::mutant({n})" in text for n in mutants), "a branch is lost"
+    return text, refused
 
 
 def render(data, edits, start, end):
@@ -98,13 +100,13 @@ def node_at(root, start, end, *kinds):
     return found
 
 
-def function(data, root, start, end, replacement, on):
+def function(root, start, end, replacement, on):
     node_at(root, start, end, "function_item")
     value = "" if replacement == "()" else " " + replacement
     return Edit(start, start, lambda _: f"if {on} {{ return{value}; }} ".encode())
 
 
-def binary(data, root, start, end, replacement, on):
+def binary(root, start, end, replacement, on):
     node = node_at(root, start, end, "binary_expression", "compound_assignment_expr", "let_chain")
     operator = node.child_by_field_name("operator")
     if node.type == "let_chain" or operator is None or (operator.start_byte, operator.end_byte) != (start, end):
@@ -118,7 +120,7 @@ def binary(data, root, start, end, replacement, on):
     return Edit(node.start_byte, node.end_byte, text)
 
 
-def unary(data, root, start, end, replacement, on):
+def unary(root, start, end, replacement, on):
     node = node_at(root, start, end, "unary_expression")
     operator, value = node.children
     if (operator.start_byte, operator.end_byte) != (start, end):
@@ -127,7 +129,7 @@ def unary(data, root, start, end, replacement, on):
     return Edit(node.start_byte, node.end_byte, text)
 
 
-def arm(data, root, start, end, replacement, on):
+def arm(root, start, end, replacement, on):
     node = node_at(root, start, end, "match_arm").child_by_field_name("pattern")
     guard = node.child_by_field_name("condition")
     if guard is None:
@@ -135,7 +137,7 @@ def arm(data, root, start, end, replacement, on):
     return Edit(guard.start_byte, guard.end_byte, lambda of: b"!%s && (%s)" % (on.encode(), of(guard)))
 
 
-def guard(data, root, start, end, replacement, on):
+def guard(root, start, end, replacement, on):
     pattern = node_at(root, start, end, "match_arm").child_by_field_name("pattern")
     node = pattern.child_by_field_name("condition")
     if node is None or (node.start_byte, node.end_byte) != (start, end):
@@ -144,7 +146,7 @@ def guard(data, root, start, end, replacement, on):
     return Edit(start, end, lambda of: form % (on.encode(), of(node)))
 
 
-def field(data, root, start, end, replacement, on):
+def field(root, start, end, replacement, on):
     node = node_at(root, start, end, "field_initializer", "shorthand_field_initializer")
     struct = next(n for n in parents(node) if n.type == "struct_expression")
     base = next((n for n in node.parent.children if n.type == "base_field_initializer"), None)
