@@ -4,7 +4,7 @@
 //! mostly reached by easy requests (docs/model.md 6.5).
 
 use super::TruthRow;
-use super::confidence::logit;
+use super::log_odds::logit;
 use super::source::{Bits, below, fill_constant, within};
 use crate::draws::Draws;
 use crate::executor::RequestTruth;

@@ -9,6 +9,7 @@ mod fault;
 mod hidden;
 mod independent;
 mod law;
+mod log_odds;
 mod mixture;
 mod plain_rows;
 mod prompt_lookup;

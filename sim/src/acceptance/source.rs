@@ -1,7 +1,8 @@
 //! The common part of all acceptance sources. Each source draws in its own way which draft tokens are right. The
 //! confidences of right and wrong tokens are then drawn by one model for all sources (docs/model.md 13).
 
-use super::confidence::{ConfidenceModel, logit, sigmoid};
+use super::confidence::ConfidenceModel;
+use super::log_odds::{logit, sigmoid};
 use super::{AcceptanceSource, Law, RankLaw, TruthRow};
 use crate::drafts::Shown;
 use crate::executor::RequestTruth;
