@@ -340,6 +340,15 @@ mod tests {
         }
     }
 
+    /// Three draft passes after a step with two requests, eight verified tokens, 100 tokens of context and a prompt
+    /// chunk of 50 tokens: the first runs over 58 + 3 tokens, the others over three tokens each.
+    #[test]
+    fn the_draft_passes_of_a_step_have_its_tokens_and_its_context() {
+        let row = StepRow { k: 3, verified: 8, prompts: 1, prompt_tokens: 50, context: 100, ..step(2) };
+        assert_eq!((draft_tokens(&row), draft_context(&row)), (58.0 + 3.0 * 3.0, 300.0));
+        assert_eq!((draft_tokens(&step(2)), draft_context(&step(2))), (0.0, 0.0));
+    }
+
     /// The target's fitted cost bends at a number of tokens only if some step has more tokens than the previous bend
     /// and at most as many as this bend. If step times are linear in the tokens, the fit is linear too, whichever
     /// sizes were observed.

@@ -5,7 +5,7 @@ use crate::kept::Kept;
 use crate::source::Source;
 use foretoken_compare::fluid::{CurvePoint, Fluid, line_through, tokens_a_round};
 use foretoken_compare::numbers::{Numbers, RunRecords};
-use foretoken_sim::PassShape;
+use foretoken_sim::{LatencyModel, PassShape};
 use foretoken_traces::truth::NOT_DRAFTED;
 
 /// The mean latencies of observed closed loops with equally many clients, in seconds.
@@ -64,18 +64,23 @@ fn closed_loops(fitted: &[Source], k: u32) -> Vec<LoopLatencies> {
 pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers> {
     let a = one_rate(kept);
     let (target, draft) = (kept.cost.target.cost.build(), kept.cost.draft.cost.build());
-    let shape = |tokens: f64| PassShape { batched: tokens.round() as u64, ..PassShape::default() };
-    let step = |n: f64, prompt: f64| {
-        let verified = n * f64::from(k + 1);
-        let mut seconds = target.pass(shape(verified + prompt)).as_s() + kept.cost.step_overhead_s;
-        if k > 0 {
-            seconds += draft.pass(shape(verified + prompt + n)).as_s() + f64::from(k - 1) * draft.pass(shape(n)).as_s();
-        }
-        seconds
-    };
+    let step = |n: f64, prompt: f64| step_s(&*target, &*draft, kept.cost.step_overhead_s, k, n, prompt);
     let tpot = |n: f64| step(n.max(1.0), 0.0) / tokens_a_round(a, k);
     let ttft = |n: f64, prompt: u32| step((n - 1.0).max(0.0), f64::from(prompt)) + step(n, 0.0) / 2.0;
     serve(source, kept, &ttft, &tpot)
+}
+
+/// Seconds of a step in which `n` requests verify `k` draft tokens each and a prompt of `prompt` tokens
+/// runs. The first draft pass runs over the tokens of the target's pass and one more per request, each later one over a
+/// token per request. `overhead_s` is the host's time.
+fn step_s(target: &dyn LatencyModel, draft: &dyn LatencyModel, overhead_s: f64, k: u32, n: f64, prompt: f64) -> f64 {
+    let shape = |tokens: f64| PassShape { batched: tokens.round() as u64, ..PassShape::default() };
+    let tokens = n * f64::from(k + 1) + prompt;
+    let mut seconds = target.pass(shape(tokens)).as_s() + overhead_s;
+    if k > 0 {
+        seconds += draft.pass(shape(tokens + n)).as_s() + f64::from(k - 1) * draft.pass(shape(n)).as_s();
+    }
+    seconds
 }
 
 /// The acceptance rate in the formula for the tokens that a request gets in a step: the share of right draft tokens
@@ -98,4 +103,21 @@ fn serve(source: &Source, kept: &Kept, ttft: &dyn Fn(f64, u32) -> f64, tpot: &dy
     let records = fluid.serve(&source.run.workload, source.recording.head.clients);
     let numbers = Numbers::of(&[RunRecords::requests_only(&records)]);
     numbers.tpot.is_some().then_some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::{Coefficients, Linear};
+
+    /// Four requests with three draft tokens each and a prompt of 20 tokens: the target's pass has 36 tokens, the first
+    /// draft pass 40, the two others four each.
+    #[test]
+    fn the_first_draft_pass_has_the_tokens_of_the_step() {
+        let law = |gamma_s, delta_s| Linear::new(Coefficients { alpha_s: 0.0, gamma_s, delta_s });
+        let (target, draft) = (law(1e-4, 10e-3), law(1e-5, 1e-3));
+        let seconds = |k, n, prompt| step_s(&target, &draft, 2e-3, k, n, prompt);
+        assert!((seconds(3, 4.0, 20.0) - (2e-3 + 13.6e-3 + 1.4e-3 + 2.0 * 1.04e-3)).abs() < 1e-9);
+        assert!((seconds(0, 4.0, 20.0) - (2e-3 + 12.4e-3)).abs() < 1e-9);
+    }
 }

@@ -48,6 +48,15 @@ mod tests {
         Source::open(&path).unwrap().run
     }
 
+    /// Without rounds of answers, the log's mean draft length is taken. Here all requests of a step have this length.
+    #[test]
+    fn without_rounds_a_step_has_the_mean_length_of_the_log() {
+        let mut run = run();
+        let with_rounds = step_lengths(&run);
+        run.answers.iter_mut().for_each(|answer| answer.rounds = None);
+        assert_eq!(step_lengths(&run), with_rounds);
+    }
+
     #[test]
     fn a_step_has_the_length_of_its_batch_size() {
         let run = run();

@@ -74,4 +74,11 @@ mod tests {
         assert_eq!(cdf_distance(&mut [2.0, 2.0, 2.0], &mut [2.0]), Some(0.0));
         assert_eq!(cdf_distance(&mut [], &mut [1.0]), None);
     }
+
+    #[test]
+    fn each_kind_of_latency_has_its_own_distance() {
+        let one = Latencies { ttft: vec![1.0, 2.0], tpot: vec![1.0, 2.0], e2e: vec![] };
+        let other = Latencies { ttft: vec![5.0, 6.0], tpot: vec![2.0, 3.0], e2e: vec![1.0] };
+        assert_eq!(one.distances(&other), [Some(1.0), Some(0.5), None]);
+    }
 }

@@ -151,6 +151,18 @@ fn errors_say_where() {
     assert_eq!(bad.check().expect_err("zero").key, "absorbing_steps");
 }
 
+/// The setting that states each policy's longest draft length, and the length. Policies without such a setting have no
+/// line. After an intended change, and for a new policy: `INSTA_UPDATE=always cargo test --release -p
+/// foretoken-policies longest`.
+#[test]
+fn stated_longest_lengths() {
+    let asked = |policy: &PolicySpec| {
+        let (key, longest) = policy.definition().asks_for()?;
+        Some(format!("{}: {key} = {longest}\n", policy.label()))
+    };
+    insta::assert_snapshot!("longest", shown().iter().filter_map(asked).collect::<String>());
+}
+
 /// Five decode requests and a prefill chunk. One request may not draft (limit 0), and of one request the draft model
 /// has skipped one context token.
 fn small_batch() -> Batch {

@@ -93,6 +93,9 @@ def beside_errors(said):
     """The numbers of the mutants whose branches are within three lines of a compiler's error."""
     numbers = set()
     for file, line in re.findall(r"^\s*--> (\S+?):(\d+):", said, re.MULTILINE):
+        # Errors also show places in the standard library and in crates of others.
+        if not (TREE / file).resolve().is_relative_to(TREE):
+            continue
         lines = (TREE / file).read_text().splitlines()[max(0, int(line) - 4) : int(line) + 3]
         numbers |= {int(n) for n in re.findall(r"crate::mutant\((\d+)\)", "\n".join(lines))}
     return numbers

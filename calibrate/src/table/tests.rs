@@ -70,6 +70,9 @@ fn a_law_is_found_from_the_table_that_it_made() {
     let (mean, largest) = found.held_out().unwrap();
     assert!(mean < 1e-3 && largest < 2e-3, "K = 5 was held out: {mean}, {largest}");
     assert!(found.separated && found.verdict.trusted == Some(true));
+    let said = found.in_words();
+    assert!(said.lines().filter(|line| line.starts_with("error at ")).count() == 3, "{said}");
+    assert!(!said.contains("where graphs end"), "no graphs: both errors are equal\n{said}");
 }
 
 /// Returns the table of throughputs `table` with errors of up to the share `share` added. The errors have no pattern

@@ -2,8 +2,9 @@
 //! search, which computes the costs with code of its own.
 
 use super::*;
-use crate::Belief;
-use crate::testing::{BELIEF, Batch, any_batch, any_belief};
+use crate::bounds::ahead::OneStepAhead;
+use crate::testing::{BELIEF, Batch, CONTEXT, Run, any_batch, any_belief};
+use crate::{Belief, PolicyContext};
 use foretoken_sim::{ContextReads, Host, LatencyModel, Linear, Luck, Stream, Time};
 use itertools::Itertools;
 use proptest::prelude::*;
@@ -189,6 +190,24 @@ fn a_debt_that_costs_more_than_a_draft_is_not_made() {
         lens
     };
     assert_eq!((chosen(false), chosen(true)), ([0], [1]));
+}
+
+/// The bound counts tokens that the draft model will miss from the first step on in which it missed one. Until then,
+/// the drafter may be one that never misses a token.
+#[test]
+fn debts_count_once_a_token_was_missed() {
+    let without_gap = Batch::new(&[100], &[8]);
+    let mut with_gap = without_gap.clone();
+    with_gap.gap[0] = 1;
+    let chosen = |gamma_s: f64, before: &Batch| {
+        let mut belief = BELIEF;
+        (belief.draft.gamma_s, belief.draft.delta_s) = (gamma_s, 1e-9);
+        let mut run = Run::of(&OneStepAhead::default(), &PolicyContext { belief, profile: &belief, ..CONTEXT });
+        [before, &without_gap].map(|batch| run.step(batch, |_, _| 0.0, &[0]).draft_len[0])[1]
+    };
+    let gammas = (1..100).map(|i| f64::from(i) * 1e-4);
+    let differ = gammas.filter(|&gamma_s| chosen(gamma_s, &with_gap) != chosen(gamma_s, &without_gap)).count();
+    assert!(differ > 0, "a missed token changes nothing");
 }
 
 /// On a staircase, where the time of a pass rises at every fourth batched token, the choice may miss the optimum of the

@@ -134,6 +134,18 @@ proptest! {
     }
 }
 
+/// Nine rows of a request with 452 tokens attend to 452, 453, … 460 tokens, 4,104 in all. The CUDA graph has 16 rows,
+/// so the average is 256.5 tokens, just above a sequence bucket's 256.
+#[test]
+fn each_row_attends_to_the_drafts_before_it() {
+    let mut policy = Running::new(AdaspecCode::default(), &CONTEXT);
+    policy.lens = vec![8];
+    let costs = &policy.costs;
+    let (whole, less) = (costs.verify_s(9, 4_104), costs.verify_s(9, 4_095));
+    assert!(whole > less, "another bucket");
+    assert_eq!(policy.ragged_goodput(&Batch::new(&[452], &[8]).view(), 3.0), 3.0 / whole);
+}
+
 fn decide(
     context: &PolicyContext,
     params: AdaspecCode,
