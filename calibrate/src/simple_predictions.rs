@@ -108,7 +108,22 @@ fn serve(source: &Source, kept: &Kept, ttft: &dyn Fn(f64, u32) -> f64, tpot: &dy
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibration::Calibration;
+    use crate::source::open_all;
+    use crate::synthetic::LAW;
     use foretoken_sim::{Coefficients, Linear};
+
+    #[test]
+    fn the_one_rate_is_the_share_of_right_tokens() {
+        let (runs, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let paths = [0, 3].map(|k| LAW.write(runs.path(), k, 4, 1));
+        let folder = to.path().join("calibration");
+        Calibration::of(open_all(&paths).unwrap(), vec![]).unwrap().write(&folder, false).unwrap();
+        let mut kept = Kept::read(&folder).unwrap();
+        assert!(kept.table.is_some() && (one_rate(&kept) - LAW.rate).abs() < 0.03, "{}", one_rate(&kept));
+        (kept.table, kept.rates) = (None, vec![0.4, 0.2]);
+        assert_eq!(one_rate(&kept), 0.4, "the rate at the first position");
+    }
 
     /// Four requests with three draft tokens each and a prompt of 20 tokens: the target's pass has 36 tokens, the first
     /// draft pass 40, the two others four each.

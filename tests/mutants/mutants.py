@@ -10,7 +10,13 @@ A changed place is a mutant: an operator is another one, a function returns a co
 cargo-mutants lists all mutants of a part of the code. This script draws some with a seed. It copies the repository to
 target/mutants, writes all drawn mutants into the copy as branches (switches.py), and compiles it once. Then the tests
 of the mutant's own crate run for each mutant; with `--then`, the tests of further crates run for the mutants that
-these miss. A mutant that cannot be a branch or does not compile is not tried; the next one is drawn in its place. A
+these miss. `--only` limits these further tests, and `--missed FILE` reads from the output of an earlier run which
+mutants the own tests missed:
+
+    tests/mutants/mutants.py comparisons | tee first
+    tests/mutants/mutants.py comparisons --missed first --then foretoken --only 'test(/calibrate|validate|recommend/)'
+
+A mutant that cannot be a branch or does not compile is not tried; the next one is drawn in its place. A
 mutant with which a test lasts over ten minutes counts as caught.
 
 The output lists the mutants that were missed, then the share that was caught and its 95 % interval (Wilson's).
@@ -137,19 +143,8 @@ def tell(what, every, tried, survivors):
     print(f"{what}: of {every} mutants {tried} were tried, {share}", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--seed", type=int, default=37)
-    parser.add_argument("--count", type=int)
-    parser.add_argument("--then", action="append", default=[], metavar="PACKAGE")
-    args = parser.parse_args()
-    usual, crates, files = PARTS[args.part]
-    count = args.count or usual
-    every = listed(crates, files)
-    drawn = random.Random(args.seed).sample(sorted(every), min(len(every), round(count * MORE)))
-    numbered = compiled({n: every[name] for n, name in enumerate(drawn, 1)}, [f"-p={crate}" for crate in crates])
-    tried = dict(list(numbered.items())[:count])
+def by_own_tests(tried, crates):
+    """The numbers of the mutants that the tests of their own crate miss."""
     for crate in crates:
         if not missed(0, [f"-p={crate}"]):
             sys.exit(f"the tests of {crate} fail without a mutant")
@@ -158,14 +153,39 @@ def main():
         if missed(number, [f"-p={mutant['package']}"]):
             survivors.append(number)
             print(f"missed: {mutant['name']}", flush=True)
+    return survivors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--seed", type=int, default=37)
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--then", action="append", default=[], metavar="PACKAGE")
+    parser.add_argument("--only", metavar="FILTERSET", help="nextest's, for the packages of --then")
+    parser.add_argument("--missed", type=Path, metavar="FILE", help="the output of an earlier run of the own tests")
+    args = parser.parse_args()
+    usual, crates, files = PARTS[args.part]
+    count = args.count or usual
+    every = listed(crates, files)
+    drawn = random.Random(args.seed).sample(sorted(every), min(len(every), round(count * MORE)))
+    numbered = compiled({n: every[name] for n, name in enumerate(drawn, 1)}, [f"-p={crate}" for crate in crates])
+    tried = dict(list(numbered.items())[:count])
+    if args.missed:
+        known = re.findall(r"^missed: (.*)", args.missed.read_text(), re.MULTILINE)
+        survivors = [number for number, mutant in tried.items() if mutant["name"] in known]
+        if len(survivors) < len(known):
+            sys.exit(f"{args.missed}: a mutant is not of this sample, or was drawn from other code")
+    else:
+        survivors = by_own_tests(tried, crates)
     tell(f"{args.part}, seed {args.seed}, own tests", len(every), len(tried), survivors)
     if args.then:
-        further = [f"-p={package}" for package in args.then]
+        further = [f"-p={package}" for package in args.then] + (["-E", args.only] if args.only else [])
         if not missed(0, further):
             sys.exit(f"the tests of {', '.join(args.then)} fail without a mutant")
         survivors = [number for number in survivors if missed(number, further)]
         for number in survivors:
-            print(f"missed by all: {tried[number]['name']}")
+            print(f"missed by all: {tried[number]['name']}", flush=True)
         tell(f"{args.part}, seed {args.seed}, all tests", len(every), len(tried), survivors)
 
 

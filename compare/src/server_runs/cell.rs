@@ -200,3 +200,25 @@ fn cause(cell: &Cell) -> Option<&'static str> {
     let sign = worst.error.signum();
     parts.into_iter().max_by(|a, b| (a.1 * sign).total_cmp(&(b.1 * sign))).map(|part| part.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_covers_what_is_within_its_half_width() {
+        let prediction = Calibrated {
+            predicted: 2.0,
+            half_width: Some(0.1),
+            error: 0.0,
+            of_acceptance: 0.0,
+            of_cost: 0.0,
+            of_schedule: 0.0,
+            interpolated: None,
+            formula: None,
+        };
+        let covered = [1.7, 1.9, 2.1, 2.3].map(|observed| prediction.covers(observed));
+        assert_eq!(covered, [Some(false), Some(true), Some(true), Some(false)]);
+        assert_eq!(Calibrated { half_width: None, ..prediction }.covers(2.0), None);
+    }
+}
