@@ -323,3 +323,15 @@ impl CellReport {
         self.rows.iter().find(|r| r.quantity == quantity)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pieces_missed_adds_up() {
+        let pieces =
+            [Missed { other_round: 1, invented: 2, looks: 3 }, Missed { other_round: 10, invented: 20, looks: 30 }];
+        assert_eq!(Missed::joined(pieces), Missed { other_round: 11, invented: 22, looks: 33 });
+    }
+}
