@@ -389,6 +389,12 @@ clients,k,input,output,tok_s,accepted
             row("1,2,300,200,0.228,")
                 .starts_with("t.csv, line 6: tok_s = 0.2280 is in another unit than the other rows")
         );
+        // Two other rows at the load outvote a row without drafts, too.
+        let first = "1,0,300,200,0.1782,\n1,1,300,200,210,0.6\n1,3,300,200,233.9,0.887\n";
+        assert!(
+            why(&format!("clients,k,input,output,tok_s,accepted\n{first}"))
+                .starts_with("t.csv, line 2: tok_s = 0.1782")
+        );
         assert_eq!(why("clients,k,input,output,ttft_s\n1,0,3,2,1\n"), "t.csv, line 1: unknown column `ttft_s`");
         assert_eq!(why("k,input,output,tok_s\n"), "t.csv, line 1: neither `clients` nor `rate` says how requests came");
         assert_eq!(why("clients,input,output,tok_s\n"), "t.csv, line 1: the column `k` is missing");
