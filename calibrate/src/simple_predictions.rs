@@ -70,9 +70,9 @@ pub(crate) fn by_formula(source: &Source, k: u32, kept: &Kept) -> Option<Numbers
     serve(source, kept, &ttft, &tpot)
 }
 
-/// Seconds of a step in which `n` requests verify `k` draft tokens each and a prompt of `prompt` tokens
-/// runs. The first draft pass runs over the tokens of the target's pass and one more per request, each later one over a
-/// token per request. `overhead_s` is the host's time.
+/// Seconds of a step in which `n` requests verify `k` draft tokens each and a prompt of `prompt` tokens runs. The first
+/// draft pass runs over the tokens of the target's pass and one more per request, each later one over a token per
+/// request. `overhead_s` is the host's time.
 fn step_s(target: &dyn LatencyModel, draft: &dyn LatencyModel, overhead_s: f64, k: u32, n: f64, prompt: f64) -> f64 {
     let shape = |tokens: f64| PassShape { batched: tokens.round() as u64, ..PassShape::default() };
     let tokens = n * f64::from(k + 1) + prompt;

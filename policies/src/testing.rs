@@ -10,6 +10,7 @@ use foretoken_sim::{
 };
 use itertools::Itertools;
 use proptest::prelude::*;
+use std::sync::LazyLock;
 
 /// Pass costs of a 7B target and a small draft model on a datacentre GPU, rounded.
 pub const BELIEF: Belief = Belief {
@@ -158,6 +159,9 @@ pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32])
     }
 }
 
+/// The source of which draft tokens are right. All runs of the tests share it, and with it the tables of confidences.
+static ACCEPTANCE: LazyLock<AcceptanceSpec> = LazyLock::new(AcceptanceSpec::default);
+
 /// A policy in a test, with a stand-in for the engine's draft loop that runs it.
 pub struct Run {
     speculation: Speculation,
@@ -201,7 +205,7 @@ impl Run {
                 let (draft, target) = (Linear::new(self.belief.draft), Linear::new(self.belief.target));
                 let Belief { context_reads, drafting, .. } = self.belief;
                 let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
-                let source = AcceptanceSpec::default().build(1, &Workload::default()).expect("the default source");
+                let source = ACCEPTANCE.build(1, &Workload::default()).expect("the default source");
                 let requests = view.ids.iter().copied().max().map_or(0, |id| id as usize + 1);
                 let mut truths = Truths::new(&*source, self.longest, requests);
                 for (i, &id) in view.ids.iter().enumerate() {

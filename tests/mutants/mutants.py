@@ -16,8 +16,8 @@ mutants the own tests missed:
     tests/mutants/mutants.py comparisons | tee first
     tests/mutants/mutants.py comparisons --missed first --then foretoken --only 'test(/calibrate|validate|recommend/)'
 
-A mutant that cannot be a branch or does not compile is not tried; the next one is drawn in its place. A
-mutant with which a test lasts over ten minutes counts as caught.
+A mutant that cannot be a branch or does not compile is not tried; the next one is drawn in its place. A mutant with
+which a test lasts over ten minutes counts as caught.
 
 The output lists the mutants that were missed, then the share that was caught and its 95 % interval (Wilson's).
 """

@@ -8,11 +8,11 @@
 //! given wrong has a density ∝ φ·σ(−z). `log_odds.rs` has both. Whether a token is right never depends on its
 //! confidence.
 
-use super::log_odds::{LogOdds, logit, sigmoid};
+use super::log_odds::{LogOdds, Tabulated, logit, sigmoid};
 use crate::luck::{Luck, Stream};
 use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// How often a draft token is right, given the draft model's own probability q of its token: P(right | q) = σ(slope ·
 /// logit q + intercept), with an intercept for each depth. σ is the logistic function.
@@ -60,11 +60,19 @@ pub struct Confidence {
     pub prior_sd: f64,
     /// The error that is put on each confidence before policies see it.
     pub misfit: Misfit,
+    /// No setting: what was computed from the settings above. Clones share it.
+    #[serde(skip)]
+    pub tabulated: Tabulated,
 }
 
 impl Default for Confidence {
     fn default() -> Self {
-        Confidence { curve: Curve::default(), prior_sd: 2.5, misfit: Misfit::default() }
+        Confidence {
+            curve: Curve::default(),
+            prior_sd: 2.5,
+            misfit: Misfit::default(),
+            tabulated: Tabulated::default(),
+        }
     }
 }
 
@@ -93,15 +101,15 @@ impl Confidence {
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
-    /// The distributions of z, the log-odds that a token is right. They are looked up only when the first confidence is
-    /// drawn, because most policies read no confidences.
-    log_odds: OnceLock<Arc<LogOdds>>,
+    /// The distributions of z, the log-odds that a token is right, if the settings do not share them. Tabulated only
+    /// when the first confidence is drawn, because most policies read no confidences.
+    own: OnceLock<LogOdds>,
 }
 
 impl ConfidenceModel {
     /// A model that draws confidences by the settings `spec`. Its random draws are keyed by `seed`.
     pub fn new(spec: &Confidence, seed: u64) -> ConfidenceModel {
-        ConfidenceModel { spec: spec.clone(), seed, log_odds: OnceLock::new() }
+        ConfidenceModel { spec: spec.clone(), seed, own: OnceLock::new() }
     }
 
     /// The log-odds z that the token is right, computed back from the confidence `seen` that policies see. `None` if
@@ -125,7 +133,8 @@ impl ConfidenceModel {
     }
 
     fn log_odds(&self) -> &LogOdds {
-        self.log_odds.get_or_init(|| LogOdds::of(self.spec.curve.slope * self.spec.prior_sd))
+        let sd = self.spec.curve.slope * self.spec.prior_sd;
+        self.spec.tabulated.of(sd).unwrap_or_else(|| self.own.get_or_init(|| LogOdds::tabulate(sd)))
     }
 
     /// Draws the confidence that policies see, from 1e-6 to 1, for the token at `depth` (from 0) of the draft round

@@ -1,7 +1,8 @@
 //! The distributions of z, the log-odds that a draft token is right (docs/model.md 6.3 and 13): quantiles of z for
 //! right and for wrong tokens and the mean of the normal prior, tabulated over a grid of acceptance rates.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// Number of acceptance rates for which the distributions of confidences are tabulated. The rates' logits are spaced
 /// evenly over ±RATE_REACH; the outermost rates are about 1e-4 and 1 − 1e-4.
@@ -16,12 +17,32 @@ const REACH: f64 = 12.0;
 /// Number of points of the numeric integrals over z, the log-odds that a token is right.
 const POINTS: usize = 512;
 
-/// Number of distributions that [`LogOdds::of`] remembers. Each takes 100 kB.
-const REMEMBERED: usize = 16;
+/// The distributions that were tabulated for some settings. Clones of the settings share them: tabulating takes about
+/// ten milliseconds, as long as a run of thirty requests.
+#[derive(Clone, Default)]
+pub struct Tabulated(Arc<OnceLock<LogOdds>>);
 
-/// The distributions that were tabulated last, the newest at the end. Tabulating takes as long as a run of thirty
-/// requests, and all runs of most experiments have the same distributions.
-static NEWEST: Mutex<Vec<Arc<LogOdds>>> = Mutex::new(Vec::new());
+impl Tabulated {
+    /// The distributions for a prior with the standard deviation `sd`, tabulated at the first call. `None` if the
+    /// shared ones have another deviation, because the settings of a clone were changed.
+    pub(super) fn of(&self, sd: f64) -> Option<&LogOdds> {
+        let shared = self.0.get_or_init(|| LogOdds::tabulate(sd));
+        (shared.sd.to_bits() == sd.to_bits()).then_some(shared)
+    }
+}
+
+/// Settings are equal whether or not their distributions were tabulated.
+impl PartialEq for Tabulated {
+    fn eq(&self, _: &Tabulated) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Tabulated {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Tabulated")
+    }
+}
 
 /// The distributions of z for one standard deviation of its prior.
 pub(super) struct LogOdds {
@@ -34,24 +55,9 @@ pub(super) struct LogOdds {
 }
 
 impl LogOdds {
-    /// The distributions for a prior with the standard deviation `sd`. Tabulates them, which takes about ten
-    /// milliseconds, or returns remembered ones.
+    /// The distributions for a prior with the standard deviation `sd`.
     #[cold]
-    pub fn of(sd: f64) -> Arc<LogOdds> {
-        // A panic in another thread leaves whole distributions in the list.
-        let mut newest = NEWEST.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = newest.iter().find(|known| known.sd.to_bits() == sd.to_bits()) {
-            return Arc::clone(known);
-        }
-        let made = Arc::new(LogOdds::tabulate(sd));
-        if newest.len() == REMEMBERED {
-            newest.remove(0);
-        }
-        newest.push(Arc::clone(&made));
-        made
-    }
-
-    fn tabulate(sd: f64) -> LogOdds {
+    pub fn tabulate(sd: f64) -> LogOdds {
         let prior = Prior::new(sd);
         let means: Vec<f64> = (0..RATES).map(|i| prior.mean(tabulated_rate(i))).collect();
         let quantiles =
@@ -164,18 +170,13 @@ impl Prior {
 mod tests {
     use super::*;
 
-    /// What is remembered is what would be tabulated, also after more distributions than are remembered.
     #[test]
-    fn remembered_distributions_are_those_of_their_deviation() {
-        let one = LogOdds::of(0.5);
-        for i in 0..=REMEMBERED {
-            let sd = 1.0 + i as f64;
-            let (first, again, anew) = (LogOdds::of(sd), LogOdds::of(sd), LogOdds::tabulate(sd));
-            for known in [first, again] {
-                assert_eq!((known.sd, &known.means, &known.quantiles), (sd, &anew.means, &anew.quantiles));
-            }
-            assert!(NEWEST.lock().unwrap().len() <= REMEMBERED);
-        }
-        assert_eq!(LogOdds::of(0.5).means, one.means);
+    fn clones_share_distributions_of_one_deviation_only() {
+        let settings = Tabulated::default();
+        let clone = settings.clone();
+        let (first, again) = (settings.of(0.5).unwrap(), clone.of(0.5).unwrap());
+        assert!(std::ptr::eq(first, again) && first.sd == 0.5);
+        assert!(clone.of(1.5).is_none());
+        assert_eq!(Tabulated::default().of(1.5).unwrap().means, LogOdds::tabulate(1.5).means);
     }
 }

@@ -192,6 +192,7 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
             curve: Curve { slope: 2.0, intercepts: vec![1.0] },
             prior_sd: 1.0,
             misfit: Misfit { scale: 3.0, shift: 1.0 },
+            ..Confidence::default()
         },
         ..AcceptanceSpec::default()
     });

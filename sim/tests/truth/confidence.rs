@@ -128,6 +128,7 @@ fn bits_never_depend_on_confidences() {
         curve: Curve { slope: 0.44, intercepts: vec![-0.9, 0.3] },
         prior_sd: 1.0,
         misfit: Misfit { scale: 2.0, shift: -1.0 },
+        ..Confidence::default()
     };
     for (name, source) in sources() {
         let with = |confidence| {
@@ -187,6 +188,7 @@ fn confidences_are_pure_and_stay_in_their_range() {
         curve: Curve { slope: 0.05, intercepts: vec![40.0, -40.0] },
         prior_sd: 20.0,
         misfit: Misfit { scale: 5.0, shift: 0.0 },
+        ..Confidence::default()
     };
     for confidence in [Confidence::default(), extreme] {
         for rate in [0.0, 1e-9, 0.5, 1.0] {
