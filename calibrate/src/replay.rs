@@ -382,6 +382,19 @@ mod tests {
         }
     }
 
+    /// A client's clock may be early, so that a request seems to have its first token one step too early. The request
+    /// is moved back to the step of its prompt.
+    #[test]
+    fn a_request_that_is_placed_too_early_is_moved_to_a_later_step() {
+        let mut source = recorded(0);
+        let (first, _) = source.run.answers[7].chunks[0];
+        let at = step_of(&source.run.steps, first).unwrap();
+        source.run.answers[7].chunks[0].0 = source.run.steps[at - 1].end;
+        let replayed = replay(&source, &engine(), &cost(), 0).unwrap().unwrap();
+        assert_eq!(replayed.difference, None, "{replayed:?}");
+        assert_eq!(replayed.equal_steps, replayed.steps);
+    }
+
     #[test]
     fn a_changed_step_of_the_log_is_found() {
         let mut source = recorded(3);

@@ -11,6 +11,8 @@ pub mod latencies;
 pub mod live_runs;
 pub mod numbers;
 pub mod over_time;
+#[cfg(test)]
+mod page_text;
 pub mod pass_errors;
 pub mod rankings;
 pub mod row;

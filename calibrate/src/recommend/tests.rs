@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::calibration::Calibration;
-use crate::kept::{EXPERIMENT, Known};
+use crate::kept::{EXPERIMENT, Known, PROFILE};
 use crate::source::open_all;
 use crate::synthetic::{LAW, Law};
-use std::path::Path;
-use std::path::PathBuf;
+use foretoken_hardware::LatencySpec;
+use foretoken_run::profiled::read_calibrated;
+use foretoken_sim::{Coefficients, HostLaw};
+use std::path::{Path, PathBuf};
 
 /// Writes a calibration on runs of the synthetic server `law`: closed loops of 1, 4 and 8 clients with each draft
 /// length of `lengths`. Returns the calibration's folder.
@@ -175,6 +177,27 @@ fn files_are_what_the_engines_read() {
         // The time of a step with 5 draft tokens per request (K = 5) includes five draft passes.
         let paper = 1.0 / (LAW.target_s + LAW.host_s + LAW.token_s * n + 5.0 * LAW.draft_s);
         assert!((steps / paper - 1.0).abs() < 0.02, "{n}: {steps} and {paper}");
+    }
+}
+
+/// In SGLang's table of step times, a request's context is its prompt and half of its output: here 60 + 40 / 2 tokens.
+#[test]
+fn steps_of_the_table_read_the_prompt_and_half_of_the_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = calibrated(&LAW, &[0, 3], dir.path());
+    let file = folder.join(PROFILE);
+    let mut profile = read_calibrated("profile", &std::fs::read_to_string(&file).unwrap()).unwrap();
+    let linear = |alpha_s, delta_s| LatencySpec::Linear(Coefficients { alpha_s, gamma_s: 0.0, delta_s });
+    (profile.target.cost, profile.draft.cost) = (linear(1e-4, 0.01), linear(1e-5, 0.002));
+    (profile.step_overhead_s, profile.host) = (1e-3, HostLaw::default());
+    std::fs::write(&file, profile.to_toml()).unwrap();
+    let advice = answer(&Question { engine: Engine::Sglang, ..ask(&folder, 4) });
+    let json: serde_json::Value = serde_json::from_str(&advice.starts[1].text).unwrap();
+    let column = |name: &str| json[name].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect::<Vec<_>>();
+    for (tokens, rate) in column("sample_batch_tokens").iter().zip(column("sample_steps_per_sec")) {
+        let context = 80.0 * (tokens / 6.0).ceil();
+        let paper = 1e-4 * context + 0.01 + 5.0 * (1e-5 * context + 0.002) + 1e-3;
+        assert!((rate * paper - 1.0).abs() < 1e-6, "{tokens}: {rate} and {} on paper", 1.0 / paper);
     }
 }
 

@@ -8,6 +8,8 @@ mod piece_report;
 mod policies;
 mod repeats;
 mod simulated;
+#[cfg(test)]
+mod tests;
 mod text;
 mod validation;
 

@@ -6,6 +6,8 @@ mod comparison;
 mod interval;
 mod length_order;
 mod page;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use cell::{BOUND, BOUND_TTFT, Calibrated, Cell, JUDGED, PredictedNumbers};
