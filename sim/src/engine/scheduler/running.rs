@@ -266,13 +266,16 @@ impl Scheduler<'_> {
     }
 
     /// The index in the running list of the request to preempt. This is the last request of the list. Under priority
-    /// scheduling it is the request with the lowest priority (the highest number); among requests of equal priority,
-    /// the last to arrive.
+    /// scheduling it is the request with the lowest priority (the highest value); among requests of equal priority, the
+    /// last to arrive. If they arrived at the same time, it is the first of them in the list, as in vLLM, or with our
+    /// own rules the one with the highest number. The number is not the id: an id may have belonged to an earlier
+    /// request.
     fn victim(&self) -> usize {
         if self.rules.policy == SchedulingPolicy::Fcfs {
             return self.running.len() - 1;
         }
-        let rank = |r: &RunningRequest| (r.priority, r.arrival, if self.rules.guarded { r.id } else { 0 });
+        let number = |r: &RunningRequest| if self.rules.guarded { self.asked.workload().number(r.id) } else { 0 };
+        let rank = |r: &RunningRequest| (r.priority, r.arrival, number(r));
         let worse = |worst, at| if rank(&self.running[at]) > rank(&self.running[worst]) { at } else { worst };
         (1..self.running.len()).fold(0, worse)
     }

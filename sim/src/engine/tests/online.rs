@@ -19,7 +19,10 @@ fn serve(engine: &mut dyn Online, workload: &Workload) -> GivenOut {
     let mut out = GivenOut::default();
     for id in 0..workload.len() as RequestId {
         let request = workload.get(id);
-        engine.run_to(Time(request.arrival.0.saturating_sub(1)), &mut out);
+        // No step may begin at 0 before the last request that arrives at 0 was given.
+        if let Some(before) = request.arrival.0.checked_sub(1) {
+            engine.run_to(Time(before), &mut out);
+        }
         assert_eq!(engine.give_new(request), id);
     }
     engine.run_to(LATER, &mut out);
@@ -46,6 +49,25 @@ fn a_log_line_has_the_times_of_its_step() {
     assert_eq!((chunks, *tokens, *requests), (3 * 40, 40, 1));
     let decoded: u64 = out.steps.iter().map(|line| line.generation_tokens).sum();
     assert_eq!(decoded, 3 * (12 - 1));
+}
+
+/// The last two requests arrive together and need more KV blocks than there are. The second of them is preempted, also
+/// if the engine has forgotten the first two requests, so that it has the lower id.
+#[test]
+fn of_requests_that_came_together_the_last_is_preempted() {
+    let mut workload = Workload::default();
+    for (at, prompt, output) in [(0.0, 8, 1), (0.0, 8, 3), (1.0, 40, 30), (1.0, 40, 30)] {
+        workload.push(Request::new(Time::from_s(at), prompt, output));
+    }
+    let mut f = Fixture::new(workload);
+    f.config.scheduling_policy = SchedulingPolicy::Priority;
+    (f.config.block_size, f.config.num_gpu_blocks, f.config.max_model_len) = (4, 26, 80);
+    let known = f.plain();
+    assert_eq!(known.records.preemptions, [0, 0, 0, 1]);
+    let out = f.with(|s| serve(&mut *s.online(Speculation::Off), &f.workload));
+    let mut ends = [Time::MAX; 4];
+    out.emitted.iter().filter(|e| e.ended).for_each(|e| ends[e.id as usize] = e.at);
+    assert_eq!(ends.to_vec(), known.records.finish);
 }
 
 proptest! {
