@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 static LOOKUPS: LazyLock<Arc<dyn AcceptanceSource>> = LazyLock::new(|| lookups(0.4));
 
 pub(super) fn workloads() -> impl Strategy<Value = Workload> {
-    // Many requests arrive at the same time as the one before.
+    // A quarter of the requests arrive at the same time as the one before.
     let gap = prop_oneof![1 => Just(0), 3 => 0u64..400];
     let request = (gap, 1u32..200, 1u32..60, 0usize..4);
     prop::collection::vec(request, 1..25).prop_map(|list| {
