@@ -253,6 +253,60 @@ fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
 mod tests {
     use super::*;
 
+    /// Everything that [`read`] finds in a file with the content `text`.
+    fn read_text(name: &str, text: impl AsRef<[u8]>, draft_length: Option<u32>) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let f = read(&path, 7, draft_length).unwrap();
+        let rows: String = f.rows.iter().map(|row| format!("{row:?}\n")).collect();
+        format!("{}\n{rows}rounds {:?}\nrequests {:?}\n{}", f.format, f.rounds, f.requests, f.notes.join("\n"))
+    }
+
+    #[test]
+    fn timed_passes_of_vllm_say_whether_the_drafter_ran_or_it_is_taken_to_have_run() {
+        let case = |drafts: u32, scope: &str| {
+            let decode = format!(r#"{{"query_len": {}, "kv_len": 90, "num_draft_tokens": {drafts}}}"#, drafts + 1);
+            let prompt = r#"{"query_len": 8, "kv_len": 20, "num_draft_tokens": 0, "chunked": true, "count": 2}"#;
+            let latency = r#""num_tokens": 4, "latency_us": {"median": 950.5, "sample_spread_pct": 0.25}"#;
+            let rank = format!("{{{latency}{scope}}}");
+            format!(r#"{{"case": "v", "requests": [{decode}, {prompt}], "median_us": 950.5, "ranks": [{rank}]}}"#)
+        };
+        let (both, target) = (r#", "timing_scope": "target_and_drafter""#, r#", "timing_scope": "target_only""#);
+        let cases = [case(3, ""), case(2, both), case(4, target), case(0, "")];
+        insta::assert_snapshot!(read_text("forward.json", format!("[{}]", cases.join(", ")), None));
+    }
+
+    #[test]
+    fn files_of_the_engines_are_read_whole() {
+        let read_seed = |name, bytes: &[u8], k| read_text(name, bytes, k);
+        insta::assert_snapshot!(
+            "vllm_bench",
+            read_seed("run.jsonl", include_bytes!("../../fuzz/seeds/vllm-bench/run.jsonl"), None)
+        );
+        insta::assert_snapshot!(
+            "sglang_bench",
+            read_seed("run.jsonl", include_bytes!("../../fuzz/seeds/sglang-bench/run.jsonl"), None)
+        );
+        insta::assert_snapshot!(
+            "sglang_dspark",
+            read_seed("info.json", include_bytes!("../../fuzz/seeds/sglang-dspark/info.json"), None)
+        );
+        insta::assert_snapshot!(
+            "sglang_requests",
+            read_seed("two.jsonl", include_bytes!("../../fuzz/seeds/sglang-requests/two.jsonl"), None)
+        );
+        insta::assert_snapshot!(
+            "sglang_forward",
+            read_seed("step.json", include_bytes!("../../fuzz/seeds/sglang-forward/step.json"), Some(3))
+        );
+    }
+
+    #[test]
+    fn totals_by_position_give_the_rounds_by_accepted_tokens() {
+        assert_eq!(by_count(10, &[0.7, 0.4, 0.1]), [(3, 0, 3), (3, 1, 3), (3, 2, 3), (3, 3, 1)]);
+    }
+
     /// Returns what [`drafted_by_sglang`] finds for a request with four rounds (its draft tokens of one step each). Two
     /// rounds accepted no draft token, one accepted 1, and one accepted 2. SGLang reports `proposed` draft tokens in
     /// all.

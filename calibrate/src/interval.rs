@@ -74,3 +74,17 @@ fn moved(rates: &[f64], seen: usize, by: f64) -> Vec<f64> {
     };
     rates.iter().enumerate().map(|(i, &rate)| if i < seen { rate } else { shifted(rate) }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_odds_move_behind_the_seen_positions_and_not_at_the_ends() {
+        // Odds of 1 and of 1/3 are doubled.
+        let all = moved(&[0.5, 0.5, 0.25, 0.0, 1.0], 1, 2.0_f64.ln());
+        for (rate, wanted) in all.iter().zip([0.5, 2.0 / 3.0, 0.4, 0.0, 1.0]) {
+            assert!((rate - wanted).abs() < 1e-12, "{all:?}");
+        }
+    }
+}

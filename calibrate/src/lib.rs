@@ -28,6 +28,11 @@ pub mod unknown_costs;
 pub mod verdict;
 
 #[cfg(test)]
+#[path = "../../compare/src/page_text.rs"]
+mod page_text;
+#[cfg(test)]
+mod rounded;
+#[cfg(test)]
 mod synthetic;
 #[cfg(test)]
 mod tests;

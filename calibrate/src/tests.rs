@@ -3,7 +3,9 @@
 use crate::calibration::Calibration;
 use crate::compare_server::compare;
 use crate::kept::{BY_CATEGORY, FOUND, Kept};
+use crate::page_text::page_text;
 use crate::predict::{AcceptanceFrom, Prediction};
+use crate::rounded::rounded;
 use crate::source::{Source, open_all};
 use crate::synthetic::{LAW, Law, Lengths, write_recording};
 use foretoken_compare::numbers::{E2E, THROUGHPUT, TPOT};
@@ -48,6 +50,42 @@ fn the_true_costs_are_found() {
     assert_eq!(c.warnings, Vec::<String>::new());
     let verdict = c.verdict.as_ref().unwrap().in_words();
     assert!(verdict.starts_with("trusted for K = 0, 3, steps of up to 8 requests: later steps within 0."), "{verdict}");
+}
+
+/// The page, the file `calibration.json` and the experiment of a calibration from six runs and a file of SGLang. One
+/// run is of a slower server, so that the fit has errors.
+#[test]
+fn everything_that_a_calibration_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("requests.jsonl");
+    std::fs::write(&file, include_bytes!("../../fuzz/seeds/sglang-requests/two.jsonl")).unwrap();
+    let slower = Law { target_s: 9.3e-3, ..LAW };
+    let law = |k, clients| if (k, clients) == (3, 4) { slower } else { LAW };
+    let write = |k, clients| law(k, clients).write(dir.path(), k, clients, 1);
+    let paths: Vec<_> = [0, 3].iter().flat_map(|&k| [1, 4, 8].map(|clients| write(k, clients))).collect();
+    let foreign = crate::foreign::read(&file, paths.len(), None).unwrap();
+    let c = Calibration::of(open_all(&paths).unwrap(), vec![foreign]).unwrap();
+    insta::assert_snapshot!("page", page_text(&crate::page::page(&c)));
+    let folder = dir.path().join("cal");
+    c.write(&folder, false).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let mut found: serde_json::Value = serde_json::from_str(&read(FOUND)).unwrap();
+    found.as_object_mut().unwrap().remove("seal");
+    insta::assert_snapshot!("found", rounded(&found).replace(&dir.path().display().to_string(), "DIR"));
+    insta::assert_snapshot!("experiment", read(crate::kept::EXPERIMENT));
+}
+
+/// The verdict states the errors of held-out steps and of held-out runs, if there are any.
+#[test]
+fn a_verdict_says_what_was_held_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = Calibration::of(open_all(&[LAW.write(dir.path(), 0, 4, 1)]).unwrap(), vec![]).unwrap();
+    let verdict = one.verdict.unwrap().in_words();
+    assert!(verdict.ends_with(" %, no run could be held out"), "{verdict}");
+    let (six, _) = calibrated(dir.path(), &[0, 3], &LAW);
+    let worst = six.held_out.by_run.iter().map(|(_, e)| e.bias.abs()).fold(0.0, f64::max);
+    let verdict = six.verdict.unwrap().in_words();
+    assert!(verdict.ends_with(&format!("runs it has not seen within {:.1} %", 100.0 * worst)), "{verdict}");
 }
 
 /// Compares five observed runs with a calibration that was made from runs at draft lengths 0 and 3. Two of the five

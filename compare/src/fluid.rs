@@ -136,6 +136,16 @@ mod tests {
     use foretoken_sim::Request;
 
     #[test]
+    fn a_curve_is_straight_between_its_points_and_goes_on_beyond_them() {
+        let at = |x: f64| line_through(&[(1.0, 10.0), (2.0, 20.0), (4.0, 0.0)].map(|(x, y)| CurvePoint { x, y }), x);
+        assert_eq!([1.0, 1.5, 2.0, 3.0, 4.0].map(at), [10.0, 15.0, 20.0, 10.0, 0.0]);
+        assert_eq!([0.0, 5.0].map(at), [0.0, -10.0]);
+        let one = CurvePoint { x: 1.0, y: 7.0 };
+        assert_eq!((line_through(&[one], 9.0), line_through(&[one, CurvePoint { y: 8.0, ..one }], 9.0)), (7.0, 7.0));
+        assert!(line_through(&[], 1.0).is_nan());
+    }
+
+    #[test]
     fn a_fluid_serves_as_worked_out_by_hand() {
         let w: Workload =
             [Request::new(Time::ZERO, 10, 11), Request::new(Time::from_s(1.0), 10, 11)].into_iter().collect();

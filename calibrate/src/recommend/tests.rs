@@ -3,9 +3,12 @@
 use super::*;
 use crate::calibration::Calibration;
 use crate::kept::{EXPERIMENT, Known, PROFILE};
+use crate::page_text::page_text;
+use crate::rounded::rounded;
 use crate::source::open_all;
 use crate::synthetic::{LAW, Law};
 use foretoken_hardware::LatencySpec;
+use foretoken_policies::{PolicySpec, VllmDynamic};
 use foretoken_run::profiled::read_calibrated;
 use foretoken_sim::{Coefficients, HostLaw};
 use std::path::{Path, PathBuf};
@@ -266,6 +269,115 @@ fn where_the_length_depends_on_the_load_the_table_is_the_advice() {
     let paste = advice.paste.unwrap();
     assert!(paste.contains("num_speculative_tokens_per_batch_size"), "{paste}");
     assert!(advice.lacks.unwrap().contains("--method NAME --model NAME"));
+}
+
+/// Compares the page, the terminal's text and the data of an advice with snapshots. `folder` is the folder of the
+/// question's experiment.
+fn snapshots(name: &str, advice: &Advice, folder: &Path) {
+    let folder = folder.display().to_string();
+    let show = |what: &str, text: String| {
+        insta::assert_snapshot!(format!("{name}_{what}"), text.replace(&folder, "FOLDER"));
+    };
+    show("page", page_text(&page::page(advice)));
+    show("words", advice.in_words());
+    show("json", rounded(advice));
+}
+
+#[test]
+fn everything_that_an_advice_on_observed_loads_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = calibrated(&LAW, &[0, 3], dir.path());
+    let advice = answer(&Question { now: Now::fixed(2, "stated"), longest: 4, ..ask_all(&folder) });
+    snapshots("observed", &advice, &folder);
+    let advice = answer(&Question { engine: Engine::Sglang, longest: 3, ..ask(&folder, 4) });
+    snapshots("sglang", &advice, &folder);
+}
+
+/// A question about an experiment that states the server's costs. `more` replaces values of the experiment.
+fn stated(more: &[&str]) -> Question {
+    let text = r#"
+        name = "stated"
+        policies = [{ autoregressive = {} }]
+        seeds = [1, 2]
+        [hardware]
+        target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }
+        draft = { linear = { alpha_s = 0.0, gamma_s = 1e-5, delta_s = 0.002 } }
+        [engine]
+        num_gpu_blocks = 4000
+        max_num_seqs = 4
+        [workload]
+        arrivals = { poisson = { rate = 1.0 } }
+        lengths = { fixed = { prompt = 32, output = 24 } }
+        requests = 60
+        [acceptance.source]
+        constant = { rate = 0.8 }
+    "#;
+    Question {
+        text: text.to_owned(),
+        file: "x.toml".into(),
+        sets: more.iter().map(|&set| set.to_owned()).collect(),
+        engine: Engine::Vllm,
+        objective: Objective { of: Goal::MeanE2e, p99_tpot_s: None },
+        longest: 3,
+        now: Now::fixed(0, "stated"),
+        method: None,
+        model: None,
+        known: None,
+    }
+}
+
+#[test]
+fn everything_that_an_advice_on_an_experiment_says() {
+    let table = VllmDynamic { num_speculative_tokens_per_batch_size: vec![(1, 2, 3), (3, 4, 1)] };
+    let now = Now::of(PolicySpec::VllmDynamic(table), "stated");
+    let name = format!("{}, as now", now.name);
+    let advice = answer(&Question { now, ..stated(&[]) });
+    let names: Vec<&str> = advice.at_loads[0].candidates.iter().map(|c| c.name.as_str()).collect();
+    assert!(names.contains(&name.as_str()) && names.contains(&"plain decoding"), "{names:?}");
+    snapshots("experiment", &advice, Path::new("nowhere"));
+    let beyond = answer(&stated(&["workload.arrivals={ poisson = { rate = 60.0 } }"]));
+    assert!(beyond.at_loads[0].overload.is_some());
+    snapshots("overloaded", &beyond, Path::new("nowhere"));
+    let full = Objective { of: Goal::Throughput, p99_tpot_s: Some(0.05) };
+    snapshots("throughput", &answer(&Question { objective: full, ..stated(&[]) }), Path::new("nowhere"));
+}
+
+/// The swept rates are shares of the rate that plain decoding sustains with a full engine: here four requests whose
+/// step takes 20 ms and 0.2 ms a request, so that a request of 24 tokens takes about half a second.
+#[test]
+fn swept_rates_are_shares_of_the_service_rate() {
+    let loads = answer(&stated(&["hardware.target.linear.alpha_s=0.0"])).loads.unwrap();
+    let paper = 4.0 / (24.0 * (0.02 + 4.0 * 2e-4));
+    assert!((loads.service_req_s / paper - 1.0).abs() < 0.1, "{} and {paper} on paper", loads.service_req_s);
+    let rates: Vec<f64> = loads.points.iter().map(|point| point.rate / loads.service_req_s).collect();
+    for (rate, wanted) in rates.iter().zip([0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0]) {
+        assert!((rate - wanted).abs() < 1e-9, "{rates:?}");
+    }
+}
+
+#[test]
+fn a_closed_loop_from_which_on_drafting_does_not_pay_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let advice = answer(&ask_all(&calibrated(&LAW, &[0, 3], dir.path())));
+    // The gain of the best draft length over plain decoding at the loops of 1, 4 and 8 clients.
+    let said = |gains: [f64; 3]| {
+        let mut advice = advice.clone();
+        for (at, gain) in advice.at_loads.iter_mut().zip(gains) {
+            for c in at.candidates.iter_mut().filter(|c| c.fixed) {
+                c.cost = Some(if c.longest == 0 { 1.0 } else { 1.0 - gain + 0.01 * f64::from(c.longest - 1) });
+            }
+        }
+        advice.from_where()
+    };
+    let from = |from: u32, to: u32| {
+        Some(format!("Do not speculate from the closed loop of {from} on; up to the closed loop of {to} it pays."))
+    };
+    assert_eq!(said([0.2, 0.1, -0.1]), from(8, 4));
+    assert_eq!(said([0.2, -0.1, -0.2]), from(4, 1));
+    assert_eq!(said([-0.1, -0.1, -0.2]), None, "it pays nowhere");
+    assert_eq!(said([0.3, 0.2, 0.1]), None, "it pays everywhere");
+    assert_eq!(said([0.2, -0.1, 0.1]), None, "it pays again");
+    assert_eq!(said([0.2, 0.0, -0.1]), from(4, 1), "no gain is not paying");
 }
 
 #[test]

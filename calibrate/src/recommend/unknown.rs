@@ -5,12 +5,13 @@
 //! from a seed. The recordings of a truth table are not drawn, because they are the observed requests themselves.
 
 use crate::kept::Known;
-use crate::unknown_costs::normal;
+use crate::unknown_costs::{CostFactors, normal};
 use foretoken_hardware::LatencySpec;
 use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{Coefficients, Luck, Stream};
+use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::Result;
 
 /// Assumed correlation between the outcomes of two rounds of one request (a round is its draft tokens of one step).
@@ -34,12 +35,8 @@ pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Resul
         *rates = drawn_rates(rates, known, &luck);
     }
     let factors = (!known.costs.is_empty()).then(|| known.costs[seed as usize % known.costs.len()]);
-    if let Some(f) = factors {
-        scale(&mut e.hardware.target, f.pass, f.token);
-        scale(&mut e.hardware.draft, f.draft, f.draft);
-        e.engine.host.speculating.step_s *= f.step;
-        e.engine.host.speculating.request_s *= f.request;
-        e.engine.host.without_graph.speculating_s *= f.launch;
+    if let Some(factors) = factors {
+        multiply(e, factors);
     }
     let made = Setting::new(variant, seed);
     let e = &mut variant.experiment;
@@ -63,6 +60,15 @@ fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
         (rate + deviation * normal(luck, at as u64)).clamp(0.0, 1.0)
     };
     rates.iter().enumerate().map(drawn_rate).collect()
+}
+
+/// Multiplies the costs of passes and of the host in an experiment by factors.
+fn multiply(e: &mut Experiment, f: CostFactors) {
+    scale(&mut e.hardware.target, f.pass, f.token);
+    scale(&mut e.hardware.draft, f.draft, f.draft);
+    e.engine.host.speculating.step_s *= f.step;
+    e.engine.host.speculating.request_s *= f.request;
+    e.engine.host.without_graph.speculating_s *= f.launch;
 }
 
 fn scale(cost: &mut LatencySpec, pass: f64, token: f64) {
@@ -98,6 +104,42 @@ mod tests {
         let all: Vec<f64> = (0..4000).map(drawn).collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         (all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / all.len() as f64).sqrt()
+    }
+
+    #[test]
+    fn each_cost_is_multiplied_by_its_own_factor() {
+        let text = r#"
+            name = "unknown"
+            policies = [{ autoregressive = {} }]
+            [hardware]
+            target = { linear = { alpha_s = 1e-7, gamma_s = 1e-4, delta_s = 0.02 } }
+            draft = { linear = { alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 } }
+            [engine.host]
+            speculating = { step_s = 1e-3, request_s = 2e-4, token_s = 1e-4 }
+            without_graph = { above = 3, speculating_s = 4e-3 }
+            [workload]
+            arrivals = { t1 = {} }
+            lengths = { fixed = { prompt = 32, output = 24 } }
+            requests = 2
+            [acceptance.source]
+            constant = { rate = 0.8 }
+        "#;
+        let mut plan = foretoken_run::plan::Plan::of_text("x.toml", text, &[], std::path::Path::new("")).unwrap();
+        let variant = &mut plan.variants[0];
+        let before = variant.experiment.clone();
+        let factors = CostFactors { pass: 2.0, token: 3.0, draft: 5.0, step: 7.0, request: 11.0, launch: 13.0 };
+        let known = Known { costs: vec![CostFactors::NONE, factors], ..known(400, false, 400) };
+        setting(variant, 5, Some(&known)).unwrap();
+        let costs = |e: &Experiment| (e.hardware.target.clone(), e.hardware.draft.clone(), e.engine.host);
+        assert_eq!(costs(&variant.experiment), costs(&before), "the factors count for one setting alone");
+        let mut e = before;
+        multiply(&mut e, factors);
+        let linear = |alpha_s, gamma_s, delta_s| LatencySpec::Linear(Coefficients { alpha_s, gamma_s, delta_s });
+        assert_eq!(e.hardware.target, linear(1e-7, 3.0 * 1e-4, 2.0 * 0.02));
+        assert_eq!(e.hardware.draft, linear(1e-8, 5.0 * 1e-5, 5.0 * 0.002));
+        let host = e.engine.host;
+        assert_eq!((host.speculating.step_s, host.speculating.request_s), (7.0 * 1e-3, 11.0 * 2e-4));
+        assert_eq!((host.speculating.token_s, host.without_graph.speculating_s), (1e-4, 13.0 * 4e-3));
     }
 
     #[test]

@@ -379,6 +379,13 @@ clients,k,input,output,tok_s,accepted
         assert_eq!(row("16,99,300,200,9,"), "t.csv, line 6: k = 99 is no whole number up to 32");
         assert_eq!(row("16,3,300,200,,"), "t.csv, line 6: none of tok_s, ttft_ms, tpot_ms: nothing was measured");
         assert_eq!(row("16,3,300,200"), "t.csv, line 6: 4 fields, and the header has 6 columns");
+        for accepted in ["-0.5", "inf", "0.5;-0.1;0.1", "x", ";"] {
+            let bad = "not a mean, and not shares by position such as 0.7;0.45;0.3";
+            assert_eq!(
+                row(&format!("16,3,300,200,900,{accepted}")),
+                format!("t.csv, line 6: accepted = {accepted}: {bad}")
+            );
+        }
         assert_eq!(row("16,3,300,200,900,3.2"), "t.csv, line 6: accepted = 3.2: more than the 3 drafts of a round");
         assert_eq!(
             row("16,3,300,200,900,0.5;0.6;0.1").split(": ").last(),

@@ -223,6 +223,15 @@ mod tests {
         assert!(error(2, shares(&[0.7, 0.8]), None).contains("its shares by position are [0.7, 0.8]"));
         assert!(error(1, shares(&[0.7, 0.4]), None).contains("its shares by position"));
         assert!(of(3, None, Some(2.9)).is_ok(), "the last round of an answer may be shorter");
+        assert!(of(3, None, Some(3.0)).is_ok(), "all rounds are whole");
+        assert!(error(3, None, Some(3.00001)).contains("its rounds drafted 3.00 tokens"));
+        // Three quarters of a draft are enough on average.
+        assert!(of(4, None, Some(3.0)).is_ok());
+        assert!(error(4, None, Some(2.99)).contains("its rounds drafted 2.99 tokens"));
+        // Shares and means may exceed their bound by an error of rounding.
+        assert_eq!(accepted_ok(2, Some(Acceptance::Mean(2.0000001))), Some(Accepted::Mean(2.0)));
+        assert_eq!(accepted_ok(2, shares(&[1.0, 1.0])), Some(Accepted::ByPosition(vec![1.0, 1.0])));
+        assert!(error(2, shares(&[1.1, 0.4]), None).contains("its shares by position"));
     }
 
     fn accepted_of(k: u32, by: Option<Acceptance>, drafted: Option<f64>) -> Result<Option<Accepted>> {
@@ -244,6 +253,10 @@ mod tests {
         assert_eq!(super::super::read("t.csv", &as_table(&all.cells)).unwrap().len(), 2);
         assert!(all.warnings[0].starts_with("b.json, run 1: 3 requests failed"), "{:?}", all.warnings);
         assert!(all.warnings[1].contains("does not say what was accepted"), "{:?}", all.warnings);
+        // A benchmark that measured no throughput has latencies alone.
+        let silent = Run { load: Load::Clients(7), tok_s: 0.0, ..run(None, None) };
+        all.add(0, "d.json", silent).unwrap();
+        assert_eq!((all.cells[2].tok_s, all.cells[2].ttft_s, all.cells[2].line), (None, Some(0.1), 3));
         let twice = all.add(0, "c.json", run(None, None)).unwrap_err();
         assert_eq!(twice.message(), "c.json, run 1: K = 0 at 4 clients is in a.json, run 1 already");
         let bare = all.add(4, "c.json", Run { ttft_s: None, ..open }).unwrap_err();

@@ -2,6 +2,7 @@
 //! costs. The second table is a public table of a GH200.
 
 use super::*;
+use crate::rounded::rounded;
 use foretoken_sim::host::{HostLaw, SpeculatingSeconds};
 use std::collections::BTreeMap;
 
@@ -73,6 +74,20 @@ fn a_law_is_found_from_the_table_that_it_made() {
     let said = found.in_words();
     assert!(said.lines().filter(|line| line.starts_with("error at ")).count() == 3, "{said}");
     assert!(!said.contains("where graphs end"), "no graphs: both errors are equal\n{said}");
+}
+
+/// The text, the profile, the experiment and the file `calibration.json` of a calibration from a table with errors.
+#[test]
+fn everything_that_a_calibration_from_a_table_says() {
+    let table = with_errors(&made(&truth(), &[0, 1, 3, 5], &[1, 8, 32]), 0.02);
+    let found = TableCalibration::of("made.csv", &table, server(|text| text), Some(&[0, 1, 3]), &NEVER).unwrap();
+    insta::assert_snapshot!("words", format!("{}{}", found.in_words(), found.warnings.join("\n")));
+    let folder = tempfile::tempdir().unwrap();
+    found.write(folder.path(), false).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&read(crate::kept::FOUND)).unwrap();
+    insta::assert_snapshot!("found", rounded(&json));
+    insta::assert_snapshot!("profile", rounded(&found.profile()));
 }
 
 /// Returns the table of throughputs `table` with errors of up to the share `share` added. The errors have no pattern
