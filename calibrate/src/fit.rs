@@ -349,6 +349,18 @@ mod tests {
         assert_eq!((draft_tokens(&step(2)), draft_context(&step(2))), (0.0, 0.0));
     }
 
+    /// The line that policies get is the law of the machine, also if not every number of tokens counts.
+    #[test]
+    fn the_policies_line_is_the_machines() {
+        let rows: Vec<StepRow> = [1, 4, 16, 64].iter().flat_map(|&n| [step(n); 20]).collect();
+        let fit = CostFit::to(&rows);
+        for most in [1, 2, 64, 3 * SIZES] {
+            let line = fit.target_line(most);
+            assert!((line.gamma_s / 50e-6 - 1.0).abs() < 1e-6, "{most}: {line:?}");
+            assert!((line.delta_s / 1.5e-3 - 1.0).abs() < 1e-6, "{most}: {line:?}");
+        }
+    }
+
     /// The target's fitted cost bends at a number of tokens only if some step has more tokens than the previous bend
     /// and at most as many as this bend. If step times are linear in the tokens, the fit is linear too, whichever
     /// sizes were observed.

@@ -377,6 +377,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_counts_gaps() {
+        let at = |seconds: &[f64]| {
+            let requests = seconds.iter().map(|&s| foretoken_sim::Request::new(foretoken_sim::Time::from_s(s), 10, 10));
+            mean_rate(&requests.collect())
+        };
+        assert_eq!([at(&[1.0, 2.0, 5.0]), at(&[1.0, 1.0]), at(&[3.0]), at(&[])], [0.5, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
     fn a_load_is_named_by_how_requests_come() {
         let name = |toml: &str, rate: f64| {
             let arrivals: ArrivalSpec = toml::from_str::<BTreeMap<String, ArrivalSpec>>(toml).unwrap()["a"].clone();

@@ -68,23 +68,40 @@ impl Law {
     /// The recording of a closed loop of `clients` clients that send `requests` requests in all, with 60 prompt and 40
     /// output tokens each, to the synthetic server with draft length `k`.
     pub fn closed(&self, k: u32, clients: u32, requests: u32, seed: u64) -> Recording {
-        self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
+        self.serve(Lengths::Fixed(k), None, |_| clients, requests, seed)
+    }
+
+    /// The recording of `requests` requests, with 60 prompt and 40 output tokens each, on the synthetic server with
+    /// draft length `k`. A request is due every `gap_s` seconds. It is sent at the end of the step that runs then.
+    pub fn open(&self, k: u32, gap_s: f64, requests: u32, seed: u64) -> Recording {
+        self.serve(Lengths::Fixed(k), Some(gap_s), |_| u32::MAX, requests, seed)
     }
 
     /// The recording of a closed loop on a synthetic server that drafts by a table. The number of clients rises by one
     /// every ten requests, up to 8, and then starts again at 1.
     pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
-        self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
+        self.serve(lengths, None, |request| 1 + request / 10 % 8, requests, seed)
     }
 
-    fn serve(&self, lengths: Lengths, clients: impl Fn(u32) -> u32, requests: u32, seed: u64) -> Recording {
+    /// Serves `requests` requests. `clients(i)` is the number of clients when request `i` is sent. Arrivals are open if
+    /// `gap_s` is given: requests are due every `gap_s` seconds.
+    fn serve(
+        &self,
+        lengths: Lengths,
+        gap_s: Option<f64>,
+        clients: impl Fn(u32) -> u32,
+        requests: u32,
+        seed: u64,
+    ) -> Recording {
         const START: u64 = 1_700_000_000_000_000;
         let version = match lengths {
             Lengths::Fixed(_) => None,
             Lengths::Table(_) => Some("0.32.0".to_owned()),
             Lengths::TableOnV2(_) => Some("0.33.0".to_owned()),
         };
-        let asked = Asked { prompt_len: 60, output_len: 40, ..Asked::default() };
+        let due_s = |request: u32| f64::from(request) * gap_s.unwrap_or(0.0);
+        let due = |request: u32| Time::from_s(due_s(request));
+        let asked = |request| Asked { due: due(request), prompt_len: 60, output_len: 40, ..Asked::default() };
         let head = Head {
             policy: lengths.policy(),
             seed,
@@ -92,10 +109,10 @@ impl Law {
             model: "stub".into(),
             server: Server { max_model_len: Some(512), version, ..Server::default() },
             started_unix_us: START,
-            clients: Some(clients(0)),
+            clients: gap_s.is_none().then(|| clients(0)),
             token_ids: true,
             categories: vec!["all".into()],
-            asked: vec![asked; requests as usize],
+            asked: (0..requests).map(asked).collect(),
             ..Head::default()
         };
         let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
@@ -103,7 +120,10 @@ impl Law {
         let mut held = 0;
         let mut running: Vec<Running> = Vec::new();
         while next < requests || !running.is_empty() {
-            while running.len() < clients(next) as usize && next < requests {
+            if running.is_empty() && next < requests {
+                now = f64::max(now, due_s(next));
+            }
+            while running.len() < clients(next) as usize && next < requests && due_s(next) <= now {
                 events.push(Event::Sent { request: next, at: Time::from_s(now), attempt: 0 });
                 running.push(Running { request: next, left: 40, prompt: 60, drafted: vec![], accepted: vec![] });
                 next += 1;

@@ -75,6 +75,38 @@ fn everything_that_a_calibration_says() {
     insta::assert_snapshot!("experiment", read(crate::kept::EXPERIMENT));
 }
 
+/// The same for two runs with open arrivals.
+#[test]
+fn everything_that_a_calibration_on_open_arrivals_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = [0, 2].map(|k| write_recording(&LAW.open(k, 0.15, 90, 1), dir.path(), &format!("open-{k}")));
+    let slow = write_recording(&LAW.open(2, 0.4, 50, 2), dir.path(), "slow");
+    let c = Calibration::of(open_all(&[&runs[..], &[slow]].concat()).unwrap(), vec![]).unwrap();
+    let loads: Vec<_> = c.loads().into_iter().map(|load| (load.name, load.runs.len(), load.requests)).collect();
+    let [(slow, 1, 50), (fast, 2, 90)] = &loads[..] else { panic!("{loads:?}") };
+    assert_eq!((slow.as_str(), fast.as_str()), ("log of slow, 2.5 requests/s", "log of open-0, 6.66 requests/s"));
+    insta::assert_snapshot!("open_page", page_text(&crate::page::page(&c)));
+    let folder = dir.path().join("cal");
+    c.write(&folder, false).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    insta::assert_snapshot!("open_experiment", read(crate::kept::EXPERIMENT));
+    insta::assert_snapshot!("open_trace", read(&format!("traces/{}", c.traces()[2].0)));
+}
+
+#[test]
+fn costs_of_less_than_a_hundred_steps_are_not_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |requests: u32| {
+        let run = write_recording(&LAW.closed(0, 1, requests, 1), dir.path(), &format!("{requests}"));
+        Calibration::of(open_all(&[run]).unwrap(), vec![]).unwrap()
+    };
+    let (few, enough) = (of(2), of(3));
+    let said = |c: &Calibration| c.warnings.iter().any(|w| w.starts_with("the costs are fitted to "));
+    assert_eq!((few.rows.len(), said(&few), few.verdict.as_ref().unwrap().trusted), (79, true, None));
+    assert_eq!((enough.rows.len(), said(&enough)), (119, false));
+    assert!(enough.verdict.unwrap().trusted.is_some());
+}
+
 /// The verdict states the errors of held-out steps and of held-out runs, if there are any.
 #[test]
 fn a_verdict_says_what_was_held_out() {
@@ -118,6 +150,12 @@ fn a_length_that_was_not_observed_is_predicted() {
         text.starts_with("8 of 8 held-out numbers are predicted within 5 %, 8 within 10 %. The largest error is "),
         "{text}"
     );
+}
+
+#[test]
+fn everything_that_a_comparison_says() {
+    insta::assert_snapshot!("comparison_words", comparison().in_words());
+    insta::assert_snapshot!("comparison_page", page_text(&comparison().page()));
 }
 
 #[test]

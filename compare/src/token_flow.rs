@@ -229,7 +229,9 @@ mod tests {
         let live = [step(&[round(0, 1, 3, 2), round(1, 1, 3, 3)])];
         let other = [step(&[round(0, 1, 3, 2)]), step(&[round(1, 1, 3, 3)])];
         let flow = compare(&live, &other);
-        assert_eq!(flow.parted.as_ref().unwrap().what, Difference::Schedule);
+        let parted = flow.parted.as_ref().unwrap();
+        assert_eq!(parted.what, Difference::Schedule);
+        assert_eq!(parted.how, "live 2 decodes, no prompts; simulated 1 decodes, no prompts");
         assert_eq!((flow.same_steps, flow.same_requests), (0, 2));
     }
 

@@ -188,3 +188,55 @@ pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a 
     let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));
     as_good.min_by_key(|c| (c.longest, !c.fixed))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_sizes_double_up_to_the_largest() {
+        let sizes = |most| doubling(most).collect::<Vec<_>>();
+        assert_eq!((sizes(1), sizes(2), sizes(8)), (vec![1], vec![1, 2], vec![1, 2, 4, 8]));
+        assert_eq!(sizes(9), [1, 2, 4, 8, 9]);
+    }
+
+    #[test]
+    fn a_gain_needs_the_cost_of_every_seed() {
+        let mean = |before: &[Option<f64>], after: &[Option<f64>]| gain(before, after).map(|g| g.mean);
+        assert_eq!(mean(&[Some(4.0), Some(2.0)], &[Some(3.0), Some(1.0)]), Some(0.375));
+        assert_eq!(mean(&[Some(4.0), None], &[Some(3.0), Some(1.0)]), None);
+    }
+
+    fn candidate(longest: u32, fixed: bool, cost: Option<f64>) -> Candidate {
+        Candidate {
+            policy: String::new(),
+            name: format!("{longest} {fixed}"),
+            longest,
+            fixed,
+            cost,
+            gain: None,
+            acceptance_rate: None,
+            overload: None,
+            spec: preset("autoregressive"),
+            costs: vec![],
+        }
+    }
+
+    #[test]
+    fn of_costs_within_a_percent_the_shortest_fixed_length_is_the_best() {
+        let name = |all: &[Candidate]| best(all.iter()).map(|c| c.name.clone());
+        let (short, long) = (candidate(1, true, Some(1.0099)), candidate(3, true, Some(1.0)));
+        assert_eq!(name(&[long.clone(), short]).unwrap(), "1 true");
+        assert_eq!(name(&[candidate(1, true, Some(1.011)), long.clone()]).unwrap(), "3 true");
+        assert_eq!(name(&[candidate(3, false, Some(1.0)), long]).unwrap(), "3 true");
+        assert_eq!(name(&[candidate(0, true, None)]), None);
+    }
+
+    #[test]
+    fn sglangs_slots_have_the_neighbouring_lengths() {
+        let found = adaptive(&[(1, 4, 3), (5, 8, 1), (9, 16, 0)], 3);
+        let slots: Vec<_> = found.slots.iter().map(|slot| (slot.batch_size, slot.candidates.clone())).collect();
+        assert_eq!(slots, [(1, vec![2, 3]), (5, vec![1, 2]), (9, vec![0])]);
+        assert_eq!(adaptive(&[], 3).slots, SglangGen3::default().slots);
+    }
+}

@@ -136,6 +136,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn arrivals_are_replaced_or_scaled() {
+        let workload = |arrivals: &str| -> WorkloadSpec {
+            toml::from_str(&format!("arrivals = {arrivals}\nlengths = {{ fixed = {{ prompt = 9, output = 5 }} }}"))
+                .unwrap()
+        };
+        let poisson = at_rate(&workload("{ poisson = { rate = 2.0 } }"), 1.9, 6.0, 50);
+        assert_eq!(poisson, workload("{ poisson = { rate = 6.0 } }"));
+        let gamma = workload("{ gamma = { rate = 2.0, cv = 3.0 } }");
+        let scaled = WorkloadSpec { transform: vec![Transform::RateScale(3.0)], ..gamma.clone() };
+        assert_eq!(at_rate(&gamma, 2.0, 6.0, 50), scaled);
+        let closed = at_rate(&workload("{ closed-loop = 4 }"), 0.0, 6.0, 50);
+        assert_eq!(closed, WorkloadSpec { requests: Some(50), ..workload("{ poisson = { rate = 6.0 } }") });
+    }
+
+    #[test]
     fn drafting_stops_at_the_last_zero_of_the_gain() {
         let load = |rate: f64, pays: f64| Load { rate, pays: Interval::of(&[pays]), gain: None, plain: None };
         let falls = [load(1.0, -0.1), load(2.0, 0.2), load(3.0, 0.1), load(4.0, -0.3)];

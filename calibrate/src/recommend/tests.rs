@@ -342,6 +342,51 @@ fn everything_that_an_advice_on_an_experiment_says() {
     snapshots("throughput", &answer(&Question { objective: full, ..stated(&[]) }), Path::new("nowhere"));
 }
 
+#[test]
+fn the_draft_method_is_the_users_or_else_the_experiments() {
+    let method = |stated_method: &str, users: Option<&str>| {
+        let set = format!("engine.method=\"{stated_method}\"");
+        let ask = Question { method: users.map(str::to_owned), ..stated(&[&set]) };
+        confirm::method(&ask, &ask.experiment().unwrap())
+    };
+    for name in ["eagle", "eagle3", "mtp", "dflash", "dspark", "ngram", "suffix"] {
+        assert_eq!(method(name, None).as_deref(), Some(name));
+    }
+    assert_eq!(method("dspark-fill-in", None).as_deref(), Some("dspark"));
+    assert_eq!((method("draft-model", None), method("mtp", Some("eagle")).unwrap().as_str()), (None, "eagle"));
+}
+
+#[test]
+fn what_the_argument_for_vllm_lacks_is_named() {
+    let start = Start { file: "x.json".into(), text: "{\"a\":1}\n".into(), used: String::new() };
+    let paste = |method: Option<&str>, model: Option<&str>, engine| {
+        let (method, model) = (method.map(str::to_owned), model.map(str::to_owned));
+        confirm::paste(&Question { method, model, engine, ..stated(&[]) }, std::slice::from_ref(&start))
+    };
+    let lacks = |method, model| paste(method, model, Engine::Vllm).1.unwrap_or_default();
+    assert_eq!(paste(None, None, Engine::Vllm).0.unwrap(), "--speculative-config '{\"a\":1}'");
+    assert_eq!(paste(None, None, Engine::Sglang), (None, None));
+    assert_eq!((lacks(Some("eagle"), Some("m")), lacks(Some("ngram"), None)), (String::new(), String::new()));
+    assert!(lacks(Some("eagle"), None).starts_with("it lacks the draft model: add --model NAME"));
+    assert!(lacks(None, Some("m")).starts_with("it lacks the method: add --method NAME"));
+    assert!(lacks(None, None).starts_with("it lacks method and draft model: add --method NAME --model NAME"));
+}
+
+#[test]
+fn a_command_that_checks_the_advice_names_its_experiment() {
+    let of = |file: &str, sets: &[&str], spec: &PolicySpec| {
+        confirm::command(&Question { file: file.into(), ..stated(sets) }, spec, &[])
+    };
+    assert_eq!(
+        of("my x.toml", &["slo.adaspec-scale=1.5"], &now::fixed(0)),
+        "foretoken observe http://HOST:PORT 'my x.toml' --set 'policies=[{ autoregressive = {} }]' --set 'slo={}' -o \
+         results/confirm-k0"
+    );
+    let table = PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: vec![(1, 4, 2)] });
+    assert!(of("a/x.toml", &[], &table).starts_with("foretoken observe http://HOST:PORT a/x.toml --set "));
+    assert!(of("x.toml", &[], &table).ends_with("' -o results/confirm"));
+}
+
 /// The swept rates are shares of the rate that plain decoding sustains with a full engine: here four requests whose
 /// step takes 20 ms and 0.2 ms a request, so that a request of 24 tokens takes about half a second.
 #[test]

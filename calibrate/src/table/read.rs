@@ -410,6 +410,11 @@ clients,k,input,output,tok_s,accepted
             "t.csv, line 1: none of tok_s, ttft_ms, tpot_ms: nothing was measured"
         );
         assert_eq!(why("# nothing\n"), "t.csv: the table is empty");
+        let help = |text: &str| read("t.csv", text).unwrap_err().help_text().to_owned();
+        let columns = "a row is one cell; the columns are clients, rate, k, input, output, requests, ";
+        for text in ["# nothing\n", "clients,k,input,output,tok_s\n", "clients,k,input,output,speed\n"] {
+            assert!(help(text).starts_with(columns), "{}", help(text));
+        }
         let both = "clients,k,input,output,tok_s,tpot_ms\n8,0,300,200,800,0.01\n";
         assert_eq!(
             why(both),

@@ -204,6 +204,37 @@ fn cause(cell: &Cell) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::THROUGHPUT;
+
+    /// The numbers of a run that has only a throughput.
+    fn throughput(tok_s: f64) -> Numbers {
+        Numbers { throughput_tok_s: Some(tok_s), ..Numbers::default() }
+    }
+
+    /// Observed acceptance, then observed costs, replace calibrated ones. The prediction moves from 10 % too much to
+    /// 6 % and to 3 %.
+    #[test]
+    fn an_error_is_divided_by_what_was_replaced() {
+        let twice = |tok_s: f64| vec![throughput(tok_s); 2];
+        let predicted = PredictedNumbers {
+            observed: twice(100.0),
+            calibrated: twice(110.0),
+            own_acceptance: twice(106.0),
+            own_acceptance_and_cost: twice(103.0),
+            interpolated: twice(120.0),
+            formula: vec![throughput(90.0)],
+            draws: vec![],
+        };
+        let rows = predicted.rows();
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!((row.quantity.as_str(), row.reference()), (THROUGHPUT, 100.0));
+        let p = row.predicted;
+        let parts = [p.error, p.of_acceptance, p.of_cost, p.of_schedule, p.interpolated.unwrap()];
+        for (part, wanted) in parts.iter().zip([0.10, 0.04, 0.03, 0.03, 0.20]) {
+            assert!((part - wanted).abs() < 1e-12, "{parts:?}");
+        }
+        assert_eq!((p.predicted, p.formula), (110.0, None), "the formula has no value for one run");
+    }
 
     #[test]
     fn an_interval_covers_what_is_within_its_half_width() {
