@@ -303,6 +303,15 @@ mod tests {
     }
 
     #[test]
+    fn requests_whose_drafts_had_several_lengths_are_counted_in_a_note() {
+        let seed = include_str!("../../fuzz/seeds/sglang-requests/two.jsonl");
+        assert!(!read_text("two.jsonl", seed, None).contains("several widths"));
+        let one = seed.replacen("\"spec_num_proposed_drafts\": 20", "\"spec_num_proposed_drafts\": 21", 1);
+        let said = read_text("two.jsonl", one, None);
+        assert!(said.contains("of 1 requests the drafts that were proposed have several widths"), "{said}");
+    }
+
+    #[test]
     fn totals_by_position_give_the_rounds_by_accepted_tokens() {
         assert_eq!(by_count(10, &[0.7, 0.4, 0.1]), [(3, 0, 3), (3, 1, 3), (3, 2, 3), (3, 3, 1)]);
     }

@@ -437,3 +437,20 @@ impl Kept {
         self.inputs.iter().any(|input| input.blake3 == digest)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    /// A folder whose experiment cannot run keeps no file of the calibration.
+    #[test]
+    fn an_experiment_that_cannot_run_leaves_no_calibration() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [PROFILE, FOUND, PAGE] {
+            std::fs::write(dir.path().join(name), "x").unwrap();
+        }
+        std::fs::write(dir.path().join(EXPERIMENT), "name = 3\n").unwrap();
+        let problem = check_experiment(dir.path()).unwrap_err();
+        assert!(problem.message().starts_with("these runs make no experiment that can run: "), "{}", problem.message());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -386,6 +386,35 @@ mod tests {
     }
 
     #[test]
+    fn only_poisson_arrivals_without_transformations_state_a_rate() {
+        let stated = |arrivals: &str, more: &str| {
+            let text = format!(
+                r#"
+                name = "x"
+                policies = [{{ autoregressive = {{}} }}]
+                [hardware]
+                target = {{ linear = {{ alpha_s = 0.0, gamma_s = 1e-4, delta_s = 0.02 }} }}
+                draft = {{ linear = {{ alpha_s = 0.0, gamma_s = 1e-5, delta_s = 0.002 }} }}
+                [observe]
+                time_scale = 2.0
+                [workload]
+                arrivals = {arrivals}
+                lengths = {{ fixed = {{ prompt = 9, output = 5 }} }}
+                requests = 4
+                {more}
+                [acceptance.source]
+                constant = {{ rate = 0.5 }}
+                "#
+            );
+            let plan = foretoken_run::plan::Plan::of_text("x", &text, &[], "".as_ref()).unwrap();
+            stated_rate(&plan.variants[0].experiment)
+        };
+        assert_eq!(stated("{ poisson = { rate = 3.0 } }", ""), Some(6.0));
+        assert_eq!(stated("{ poisson = { rate = 3.0 } }", "transform = [{ rate-scale = 2.0 }]"), None);
+        assert_eq!(stated("{ gamma = { rate = 3.0, cv = 2.0 } }", ""), None);
+    }
+
+    #[test]
     fn a_load_is_named_by_how_requests_come() {
         let name = |toml: &str, rate: f64| {
             let arrivals: ArrivalSpec = toml::from_str::<BTreeMap<String, ArrivalSpec>>(toml).unwrap()["a"].clone();

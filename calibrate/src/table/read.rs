@@ -396,6 +396,10 @@ clients,k,input,output,tok_s,accepted
             row("1,2,300,200,0.228,")
                 .starts_with("t.csv, line 6: tok_s = 0.2280 is in another unit than the other rows")
         );
+        assert_eq!(
+            row("4,2,300,200,0.7,"),
+            "t.csv, line 5: tok_s = 717.1000 is in another unit than the other rows at 4 clients (0.7000)"
+        );
         // Two other rows at the load outvote a row without drafts, too.
         let first = "1,0,300,200,0.1782,\n1,1,300,200,210,0.6\n1,3,300,200,233.9,0.887\n";
         assert!(
