@@ -26,6 +26,7 @@ mod step_lengths;
 pub mod table;
 pub mod unknown_costs;
 pub mod verdict;
+mod write;
 
 #[cfg(test)]
 #[path = "../../compare/src/page_text.rs"]
