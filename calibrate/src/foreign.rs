@@ -279,27 +279,16 @@ mod tests {
 
     #[test]
     fn files_of_the_engines_are_read_whole() {
-        let read_seed = |name, bytes: &[u8], k| read_text(name, bytes, k);
-        insta::assert_snapshot!(
-            "vllm_bench",
-            read_seed("run.jsonl", include_bytes!("../../fuzz/seeds/vllm-bench/run.jsonl"), None)
-        );
-        insta::assert_snapshot!(
-            "sglang_bench",
-            read_seed("run.jsonl", include_bytes!("../../fuzz/seeds/sglang-bench/run.jsonl"), None)
-        );
-        insta::assert_snapshot!(
-            "sglang_dspark",
-            read_seed("info.json", include_bytes!("../../fuzz/seeds/sglang-dspark/info.json"), None)
-        );
-        insta::assert_snapshot!(
-            "sglang_requests",
-            read_seed("two.jsonl", include_bytes!("../../fuzz/seeds/sglang-requests/two.jsonl"), None)
-        );
-        insta::assert_snapshot!(
-            "sglang_forward",
-            read_seed("step.json", include_bytes!("../../fuzz/seeds/sglang-forward/step.json"), Some(3))
-        );
+        let files: [(&str, &[u8], Option<u32>); 5] = [
+            ("vllm_bench", include_bytes!("../../fuzz/seeds/vllm-bench/run.jsonl"), None),
+            ("sglang_bench", include_bytes!("../../fuzz/seeds/sglang-bench/run.jsonl"), None),
+            ("sglang_dspark", include_bytes!("../../fuzz/seeds/sglang-dspark/info.json"), None),
+            ("sglang_requests", include_bytes!("../../fuzz/seeds/sglang-requests/two.jsonl"), None),
+            ("sglang_forward", include_bytes!("../../fuzz/seeds/sglang-forward/step.json"), Some(3)),
+        ];
+        for (name, bytes, draft_length) in files {
+            insta::assert_snapshot!(name, read_text("file.json", bytes, draft_length));
+        }
     }
 
     #[test]

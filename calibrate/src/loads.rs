@@ -369,6 +369,9 @@ fn trace(with_categories: bool, rows: impl Iterator<Item = (f64, u32, u32, Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foretoken_run::plan::Plan;
+    use foretoken_sim::{Request, Time};
+    use std::path::Path;
 
     #[test]
     fn rates_have_three_digits() {
@@ -379,7 +382,7 @@ mod tests {
     #[test]
     fn a_rate_counts_gaps() {
         let at = |seconds: &[f64]| {
-            let requests = seconds.iter().map(|&s| foretoken_sim::Request::new(foretoken_sim::Time::from_s(s), 10, 10));
+            let requests = seconds.iter().map(|&s| Request::new(Time::from_s(s), 10, 10));
             mean_rate(&requests.collect())
         };
         assert_eq!([at(&[1.0, 2.0, 5.0]), at(&[1.0, 1.0]), at(&[3.0]), at(&[])], [0.5, 0.0, 0.0, 0.0]);
@@ -387,31 +390,14 @@ mod tests {
 
     #[test]
     fn only_poisson_arrivals_without_transformations_state_a_rate() {
-        let stated = |arrivals: &str, more: &str| {
-            let text = format!(
-                r#"
-                name = "x"
-                policies = [{{ autoregressive = {{}} }}]
-                [hardware]
-                target = {{ linear = {{ alpha_s = 0.0, gamma_s = 1e-4, delta_s = 0.02 }} }}
-                draft = {{ linear = {{ alpha_s = 0.0, gamma_s = 1e-5, delta_s = 0.002 }} }}
-                [observe]
-                time_scale = 2.0
-                [workload]
-                arrivals = {arrivals}
-                lengths = {{ fixed = {{ prompt = 9, output = 5 }} }}
-                requests = 4
-                {more}
-                [acceptance.source]
-                constant = {{ rate = 0.5 }}
-                "#
-            );
-            let plan = foretoken_run::plan::Plan::of_text("x", &text, &[], "".as_ref()).unwrap();
+        let stated = |sets: &[&str]| {
+            let sets: Vec<String> = ["observe.time_scale=2.0"].iter().chain(sets).map(|&set| set.to_owned()).collect();
+            let plan = Plan::of_text("x.toml", include_str!("stated.toml"), &sets, Path::new("")).unwrap();
             stated_rate(&plan.variants[0].experiment)
         };
-        assert_eq!(stated("{ poisson = { rate = 3.0 } }", ""), Some(6.0));
-        assert_eq!(stated("{ poisson = { rate = 3.0 } }", "transform = [{ rate-scale = 2.0 }]"), None);
-        assert_eq!(stated("{ gamma = { rate = 3.0, cv = 2.0 } }", ""), None);
+        assert_eq!(stated(&["workload.arrivals={ poisson = { rate = 3.0 } }"]), Some(6.0));
+        assert_eq!(stated(&["workload.transform=[{ rate-scale = 2.0 }]"]), None);
+        assert_eq!(stated(&["workload.arrivals={ gamma = { rate = 3.0, cv = 2.0 } }"]), None);
     }
 
     #[test]

@@ -190,4 +190,6 @@ fn warnings(ask: &Question, advice: &Advice) -> Vec<String> {
 }
 
 #[cfg(test)]
+mod stated_tests;
+#[cfg(test)]
 mod tests;

@@ -81,6 +81,9 @@ fn scale(cost: &mut LatencySpec, pass: f64, token: f64) {
 mod tests {
     use super::*;
     use crate::acceptance::Position;
+    use foretoken_run::plan::Plan;
+    use foretoken_sim::{LatencyModel, PassShape};
+    use std::path::Path;
 
     fn known(reached: u64, extrapolated: bool, requests: usize) -> Known {
         let rate = 0.6;
@@ -108,35 +111,24 @@ mod tests {
 
     #[test]
     fn each_cost_is_multiplied_by_its_own_factor() {
-        let text = r#"
-            name = "unknown"
-            policies = [{ autoregressive = {} }]
-            [hardware]
-            target = { linear = { alpha_s = 1e-7, gamma_s = 1e-4, delta_s = 0.02 } }
-            draft = { linear = { alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 } }
-            [engine.host]
-            speculating = { step_s = 1e-3, request_s = 2e-4, token_s = 1e-4 }
-            without_graph = { above = 3, speculating_s = 4e-3 }
-            [workload]
-            arrivals = { t1 = {} }
-            lengths = { fixed = { prompt = 32, output = 24 } }
-            requests = 2
-            [acceptance.source]
-            constant = { rate = 0.8 }
-        "#;
-        let mut plan = foretoken_run::plan::Plan::of_text("x.toml", text, &[], std::path::Path::new("")).unwrap();
+        let host = "{ speculating = { step_s = 1e-3, request_s = 2e-4, token_s = 1e-4 }, \
+                    without_graph = { above = 3, speculating_s = 4e-3 } }";
+        let sets = ["hardware.target.linear.alpha_s=1e-7".to_owned(), format!("engine.host={host}")];
+        let mut plan = Plan::of_text("x.toml", include_str!("../stated.toml"), &sets, Path::new("")).unwrap();
         let variant = &mut plan.variants[0];
         let before = variant.experiment.clone();
         let factors = CostFactors { pass: 2.0, token: 3.0, draft: 5.0, step: 7.0, request: 11.0, launch: 13.0 };
         let known = Known { costs: vec![CostFactors::NONE, factors], ..known(400, false, 400) };
-        setting(variant, 5, Some(&known)).unwrap();
+        let made = setting(variant, 5, Some(&known)).unwrap();
+        let pass_s = |tokens| made.costs().target.pass(PassShape { batched: tokens, ..PassShape::default() }).as_s();
+        assert!((pass_s(0) - 2.0 * 0.02).abs() < 1e-9 && (pass_s(10) - pass_s(0) - 10.0 * 3.0 * 2e-4).abs() < 1e-9);
         let costs = |e: &Experiment| (e.hardware.target.clone(), e.hardware.draft.clone(), e.engine.host);
         assert_eq!(costs(&variant.experiment), costs(&before), "the factors count for one setting alone");
         let mut e = before;
         multiply(&mut e, factors);
         let linear = |alpha_s, gamma_s, delta_s| LatencySpec::Linear(Coefficients { alpha_s, gamma_s, delta_s });
-        assert_eq!(e.hardware.target, linear(1e-7, 3.0 * 1e-4, 2.0 * 0.02));
-        assert_eq!(e.hardware.draft, linear(1e-8, 5.0 * 1e-5, 5.0 * 0.002));
+        assert_eq!(e.hardware.target, linear(1e-7, 3.0 * 2e-4, 2.0 * 0.02));
+        assert_eq!(e.hardware.draft, linear(0.0, 5.0 * 1e-5, 5.0 * 0.002));
         let host = e.engine.host;
         assert_eq!((host.speculating.step_s, host.speculating.request_s), (7.0 * 1e-3, 11.0 * 2e-4));
         assert_eq!((host.speculating.token_s, host.without_graph.speculating_s), (1e-4, 13.0 * 4e-3));

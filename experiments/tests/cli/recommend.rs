@@ -5,27 +5,7 @@ use serde_json::Value;
 use std::process::Output;
 
 /// A server whose draft tokens cost little and are mostly accepted.
-const EXPERIMENT: &str = r#"
-name = "advised"
-seeds = [1, 2]
-policies = [{ autoregressive = {} }]
-
-[hardware]
-target = { linear = { alpha_s = 0.0, gamma_s = 2e-4, delta_s = 0.02 } }
-draft = { linear = { alpha_s = 0.0, gamma_s = 1e-5, delta_s = 0.002 } }
-
-[engine]
-num_gpu_blocks = 4000
-max_num_seqs = 4
-
-[workload]
-arrivals = { poisson = { rate = 1.0 } }
-lengths = { fixed = { prompt = 32, output = 24 } }
-requests = 60
-
-[acceptance.source]
-constant = { rate = 0.8 }
-"#;
+const EXPERIMENT: &str = include_str!("../../../calibrate/src/stated.toml");
 
 fn recommend(place: &Place, more: &[&str]) -> Output {
     place.foretoken().args(["recommend", "x.toml", "-o", "advice", "--longest", "3"]).args(more).output().unwrap()
