@@ -143,16 +143,26 @@ def tell(what, every, tried, survivors):
     print(f"{what}: of {every} mutants {tried} were tried, {share}", flush=True)
 
 
+def programs():
+    """The compiled programs, with the times at which they were written."""
+    files = [file for file in (PLACE / "build" / "debug" / "deps").iterdir() if not file.suffix]
+    return {file: file.stat().st_mtime_ns for file in files}
+
+
 def by_own_tests(tried, crates):
     """The numbers of the mutants that the tests of their own crate miss."""
     for crate in crates:
         if not missed(0, [f"-p={crate}"]):
             sys.exit(f"the tests of {crate} fail without a mutant")
+    before = programs()
     survivors = []
     for number, mutant in tried.items():
         if missed(number, [f"-p={mutant['package']}"]):
             survivors.append(number)
             print(f"missed: {mutant['name']}", flush=True)
+    # Cargo takes a program that was built from the same crate elsewhere for the mutants'. It has no mutants.
+    if programs() != before:
+        sys.exit(f"{PLACE / 'build'}: something else was compiled there meanwhile, so the sample is not valid")
     return survivors
 
 
