@@ -2,24 +2,20 @@
 //! truth table, acceptance by category, traces, an experiment that uses these files, the results as JSON, and a page.
 
 use crate::acceptance::Position;
-use crate::calibration::Calibration;
-use crate::folder::{begin, check_free, is_unfinished, make, put};
+use crate::folder::{begin, check_free, is_unfinished};
 use crate::held_out::HeldOut;
 use crate::loads::{ObservedLoad, SeenRun, TRACES};
-use crate::one_server::{self, Server};
-use crate::page;
+use crate::one_server::Server;
 use crate::unknown_costs::CostFactors;
 use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
 use foretoken_run::cells::Lock;
 use foretoken_run::plan::Plan;
-use foretoken_sim::{EngineConfig, MAX_SPEC_LEN};
+use foretoken_sim::EngineConfig;
 use foretoken_spec::problem::{Problem, Result};
-use foretoken_traces::WorkloadSpec;
-use foretoken_traces::truth::{TruthTable, by_category};
+use foretoken_traces::truth::TruthTable;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 use std::path::Path;
 
 /// Name of the file, in a calibration's folder, with the calibrated profile (costs of passes).

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::acceptance::Position;
     use foretoken_run::plan::Plan;
-    use foretoken_sim::{LatencyModel, PassShape};
+    use foretoken_sim::PassShape;
     use std::path::Path;
 
     fn known(reached: u64, extrapolated: bool, requests: usize) -> Known {
