@@ -6,8 +6,8 @@
 //! `FORETOKEN_REQUIRE` names the parts that this machine must have, separated by commas: if a test is skipped for one
 //! of these parts, it fails.
 //!
-//! [`vllm`] replays the recorded schedules of vLLM, and [`stub`] is a server with answers that a test chooses. The
-//! whole-system tests are in `tests/`.
+//! [`vllm`] replays the recorded schedules of vLLM, [`stub`] is a server with answers that a test chooses, and
+//! [`cargo`] builds copies of the sources. The whole-system tests are in `tests/`.
 
 pub mod stub;
 pub mod vllm;
@@ -17,6 +17,19 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{Write, stderr};
 use std::path::PathBuf;
+use std::process::Command;
+
+/// The cargo that runs this test, without the variables that it sets for tests. Build scripts of dependencies, such as
+/// ring's, ask to run again when these variables change, and the dependencies would be built again.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
 
 /// A part of a machine, such as a GPU, that some tests need and only some machines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

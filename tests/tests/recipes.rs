@@ -9,7 +9,6 @@
 use foretoken_policies::template::new_policy;
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -212,7 +211,7 @@ fn build(copy: &Path) -> PathBuf {
     // The path of this test's program is `target/<profile>/deps/<name>`.
     let exe = env::current_exe().unwrap();
     let folder = exe.ancestors().nth(2).unwrap();
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    let mut cargo = foretoken_tests::cargo();
     cargo.args(["build", "--offline", "--bin", PROGRAM]).current_dir(copy);
     let profile = if folder.ends_with("release") { "release" } else { "dev" };
     cargo.args(["--profile", profile]).arg("--target-dir").arg(folder.parent().unwrap());

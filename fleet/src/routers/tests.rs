@@ -33,11 +33,10 @@ impl Draw {
 
 /// A random prompt: its length and the ids of its shared blocks of 16 tokens. Half of the prompts have no shared
 /// blocks, the others 0 to 11.
-fn prompt(draw: Draw, id: u32) -> (u32, Vec<u64>) {
+fn prompt(draw: Draw) -> (u32, Vec<u64>) {
     let shared = if draw.below(50, 2) == 0 { 0 } else { draw.below(51, 12) };
     let text = draw.below(52, 6);
     let prefix: Vec<u64> = (0..shared).map(|block| 100 * (text + 1) + block).collect();
-    let _ = id;
     (shared as u32 * 16 + 1 + draw.below(53, 300) as u32, prefix)
 }
 
@@ -82,7 +81,7 @@ fn compare(router: &RouterSpec, n: usize, mut second: impl FnMut(&Asked, &[Seen]
     let mut chosen = vec![0u32; n];
     for state in 0..STATES {
         let draw = Draw::of(test, state);
-        let prompt = prompt(draw, state as u32);
+        let prompt = prompt(draw);
         let request = asked(state as u32, Time(state * 20_000_000_000), &prompt);
         let seen = replicas(draw, n);
         let choice = first.route(&request, &seen);

@@ -1,5 +1,5 @@
-//! Tests of the template for new policies, on a copy of the table of policies. `tests/new_policy.rs` tests that the
-//! written policy compiles and works.
+//! Tests of the template for new policies, on a copy of the table of policies. `new_policy.rs` in the package
+//! `foretoken-tests` tests that the written policy compiles and works.
 
 use super::*;
 use tempfile::TempDir;

@@ -1,22 +1,22 @@
 //! Adding a policy takes two edits and one accepted snapshot. The test makes a policy from the template in a copy of
 //! the sources. The policy must compile, work, and lack only its line in the golden snapshot.
 //!
-//! The copy is built in the target folder of the ordinary build, where the common dependencies are built already. The
+//! The copy is built in the target folder of the ordinary build, where the dependencies are built already. The
 //! workspace's own crates are built without optimisation. The copy stays there, so that nothing is built again until a
 //! source changes.
 
 use foretoken_policies::template::{NewPolicy, new_policy};
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 const NAME: &str = "two-edits";
 const FILE: &str = "policies/src/confidence/two_edits.rs";
 const TABLE: &str = "policies/src/lib.rs";
+/// The members of the workspace that the tests of `policies` need, `policies` included. The others are empty.
+const NEEDED: [&str; 3] = ["policies", "sim", "tests"];
 const SNAPSHOT: &str = "policies/src/snapshots/foretoken_policies__registry__tests__decisions.snap";
 
 /// Texts of files, by their paths in the workspace.
@@ -41,45 +41,49 @@ fn all_of(root: &Path) -> Tree {
     tree
 }
 
-/// The sources of this crate and of the crates that it needs, as a workspace of their own.
+/// The workspace without what the tests of `policies` do not need. All manifests stay, because Cargo compiles a
+/// dependency with the features that all members ask for; with fewer members it would build many dependencies again.
 fn sources() -> Tree {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut tree = Tree::new();
-    for folder in ["policies/src", "sim/src", "sim/benches", "tests/src"] {
-        read(root, Path::new(folder), &mut tree);
+    for folder in NEEDED {
+        read(root, &Path::new(folder).join("src"), &mut tree);
     }
-    let manifests = ["Cargo.toml", "Cargo.lock", "policies/Cargo.toml", "sim/Cargo.toml", "tests/Cargo.toml"];
-    tree.extend(manifests.map(|path| (path.into(), fs::read_to_string(root.join(path)).unwrap())));
-    let mut edit = |path: &str, change: &dyn Fn(toml::Table) -> toml::Table| {
-        let text = tree.get_mut(Path::new(path)).unwrap();
-        *text = change(text.parse().unwrap()).to_string();
+    let edited = |path: &Path, edit: &dyn Fn(&mut toml::Table)| {
+        let mut manifest = fs::read_to_string(root.join(path)).unwrap().parse().unwrap();
+        edit(&mut manifest);
+        (path.to_owned(), manifest.to_string())
     };
-    edit("Cargo.toml", &|mut manifest| {
-        let members = ["policies", "sim", "tests"];
-        manifest["workspace"]["members"] = members.to_vec().into();
+    let workspace = edited(Path::new("Cargo.toml"), &|manifest| {
         manifest["workspace"].as_table_mut().unwrap().remove("default-members");
-        // Without optimisation the copy builds fast. The copy's Cargo profile also keeps it apart from the ordinary
+        // Without optimisation our crates build fast. The copy's Cargo profile also keeps them apart from the ordinary
         // build of the same crates, because Cargo keys builds by their profiles.
         let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
         for profile in ["dev", "release"] {
-            let profile = manifest["profile"][profile].as_table_mut().unwrap();
-            let packages = profile.entry("package").or_insert(toml::Table::new().into()).as_table_mut().unwrap();
-            packages.retain(|name, _| name == "*");
-            packages.extend(members.map(|member| (format!("foretoken-{member}"), quick.clone().into())));
+            let packages = table(table(table(manifest, "profile"), profile), "package");
+            packages.extend(NEEDED.map(|member| (format!("foretoken-{member}"), quick.clone().into())));
         }
-        manifest
     });
-    edit("tests/Cargo.toml", &|mut manifest| {
-        manifest.remove("dev-dependencies");
-        manifest
-    });
-    // Benchmarks are left out of the copy, because their library takes longer to build than all else.
-    edit("policies/Cargo.toml", &|mut manifest| {
-        manifest.remove("bench");
-        manifest["dev-dependencies"].as_table_mut().unwrap().remove("criterion");
-        manifest
-    });
+    let members = workspace.1.parse::<toml::Table>().unwrap();
+    for member in members["workspace"]["members"].as_array().unwrap() {
+        let member = Path::new(member.as_str().unwrap());
+        tree.extend([edited(&member.join("Cargo.toml"), &|manifest| {
+            for targets in ["bin", "bench", "example", "test"] {
+                manifest.remove(targets);
+            }
+            let library = table(manifest, "lib");
+            library.insert("test".into(), member.ends_with("policies").into());
+            library.insert("doctest".into(), false.into());
+        })]);
+        tree.entry(member.join("src/lib.rs")).or_insert_with(|| "//! Empty.\n".to_owned());
+    }
+    tree.extend([workspace, ("Cargo.lock".into(), fs::read_to_string(root.join("Cargo.lock")).unwrap())]);
     tree
+}
+
+/// The table `name` of `table`; an empty one is added if it is missing.
+fn table<'a>(table: &'a mut toml::Table, name: &str) -> &'a mut toml::Table {
+    table.entry(name).or_insert(toml::Table::new().into()).as_table_mut().unwrap()
 }
 
 /// Makes the folder `root` hold the files of `tree` and no others. Files whose text is the same already are not
@@ -103,8 +107,8 @@ fn test(copy: &Path, update: &str, filters: &[&str]) -> (bool, String) {
     // This test's program lies at target/<profile>/deps/<name>, which gives the target folder.
     let exe = env::current_exe().unwrap();
     let profile = exe.ancestors().nth(2).unwrap();
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    cargo.args(["test", "--offline", "-p", "foretoken-policies", "--lib"]).current_dir(copy);
+    let mut cargo = foretoken_tests::cargo();
+    cargo.args(["test", "--offline", "--workspace"]).current_dir(copy);
     if profile.ends_with("release") {
         cargo.arg("--release");
     }
