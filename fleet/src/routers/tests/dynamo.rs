@@ -19,7 +19,7 @@ fn dynamo_kv() {
     let seen = vec![Seen::default(); 4];
     for state in 0..STATES as u32 {
         let draw = Draw::of(5, state.into());
-        let prompt = prompt(draw, state);
+        let prompt = prompt(draw);
         let now = Time::from_s(0.4 * f64::from(state));
         let request = asked(state, now, &prompt);
         // A block of a prompt that requests may share is named by the ids of all blocks up to it. An unshared block is

@@ -13,7 +13,7 @@ fn verify_work() {
     let mut open: Vec<(u32, usize, u16, f64)> = Vec::new();
     for state in 0..STATES as u32 {
         let draw = Draw::of(8, state.into());
-        let prompt = prompt(draw, state);
+        let prompt = prompt(draw);
         let request = asked(state, Time::ZERO, &prompt);
         let own: Vec<&(u16, u32, u32)> = ended.iter().filter(|e| e.0 == request.category).collect();
         let known: Vec<&(u16, u32, u32)> = if own.is_empty() { ended.iter().collect() } else { own };
@@ -45,7 +45,7 @@ fn clairvoyant() {
     let mut open: Vec<(u32, usize, f64)> = Vec::new();
     for state in 0..STATES as u32 {
         let draw = Draw::of(8, state.into());
-        let prompt = prompt(draw, state);
+        let prompt = prompt(draw);
         let choice = router.route(&asked(state, Time::ZERO, &prompt), &[Seen::default(); 3]);
         let least = left.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(left[choice] <= least + 1e-6, "request {state}: {left:?}");
