@@ -49,35 +49,33 @@ fn sources() -> Tree {
     for folder in NEEDED {
         read(root, &Path::new(folder).join("src"), &mut tree);
     }
-    let edited = |path: &Path, edit: &dyn Fn(&mut toml::Table)| {
-        let mut manifest = fs::read_to_string(root.join(path)).unwrap().parse().unwrap();
-        edit(&mut manifest);
-        (path.to_owned(), manifest.to_string())
-    };
-    let workspace = edited(Path::new("Cargo.toml"), &|manifest| {
-        manifest["workspace"].as_table_mut().unwrap().remove("default-members");
-        // Without optimisation our crates build fast. The copy's Cargo profile also keeps them apart from the ordinary
-        // build of the same crates, because Cargo keys builds by their profiles.
-        let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
-        for profile in ["dev", "release"] {
-            let packages = table(table(table(manifest, "profile"), profile), "package");
-            packages.extend(NEEDED.map(|member| (format!("foretoken-{member}"), quick.clone().into())));
+    let manifest =
+        |path: &Path| fs::read_to_string(root.join(path).join("Cargo.toml")).unwrap().parse::<toml::Table>().unwrap();
+    let mut workspace = manifest(Path::new(""));
+    let members = workspace["workspace"]["members"].as_array().unwrap().clone();
+    let mut names = Vec::new();
+    for member in members.iter().map(|member| Path::new(member.as_str().unwrap())) {
+        let mut manifest = manifest(member);
+        names.push(manifest["package"]["name"].as_str().unwrap().to_owned());
+        for targets in ["bin", "bench", "example", "test"] {
+            manifest.remove(targets);
         }
-    });
-    let members = workspace.1.parse::<toml::Table>().unwrap();
-    for member in members["workspace"]["members"].as_array().unwrap() {
-        let member = Path::new(member.as_str().unwrap());
-        tree.extend([edited(&member.join("Cargo.toml"), &|manifest| {
-            for targets in ["bin", "bench", "example", "test"] {
-                manifest.remove(targets);
-            }
-            let library = table(manifest, "lib");
-            library.insert("test".into(), member.ends_with("policies").into());
-            library.insert("doctest".into(), false.into());
-        })]);
+        let library = table(&mut manifest, "lib");
+        library.insert("test".into(), member.ends_with("policies").into());
+        library.insert("doctest".into(), false.into());
+        tree.insert(member.join("Cargo.toml"), manifest.to_string());
         tree.entry(member.join("src/lib.rs")).or_insert_with(|| "//! Empty.\n".to_owned());
     }
-    tree.extend([workspace, ("Cargo.lock".into(), fs::read_to_string(root.join("Cargo.lock")).unwrap())]);
+    workspace["workspace"].as_table_mut().unwrap().remove("default-members");
+    // Without optimisation our crates build fast. Every member has this Cargo profile, the empty ones too: Cargo keys
+    // builds by their profiles, so a member with the ordinary one would take the place of the ordinary build.
+    let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
+    for profile in ["dev", "release"] {
+        let packages = table(table(table(&mut workspace, "profile"), profile), "package");
+        packages.extend(names.iter().map(|name| (name.clone(), quick.clone().into())));
+    }
+    tree.insert("Cargo.toml".into(), workspace.to_string());
+    tree.insert("Cargo.lock".into(), fs::read_to_string(root.join("Cargo.lock")).unwrap());
     tree
 }
 
