@@ -1,5 +1,5 @@
 //! Counts the instructions of the engine core and compares the counts with committed limits:
-//! `cargo bench -p foretoken-sim --bench instructions` (needs valgrind and `cargo install gungraun-runner`; x86-64
+//! `cd benches && cargo bench --bench instructions` (needs valgrind and `cargo install gungraun-runner`; x86-64
 //! only).
 //!
 //! Times on shared machines vary by 40 %; instruction counts do not vary. A benchmark fails if it takes over 5 % more

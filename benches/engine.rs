@@ -1,4 +1,4 @@
-//! Speed of the engine core: `cargo bench -p foretoken-sim --bench engine`.
+//! Speed of the engine core: `cd benches && cargo bench --bench engine`.
 //!
 //! The benchmark's workload (the yardstick) has 10,000 requests of 512 prompt and 256 output tokens with Poisson
 //! arrivals. A target pass takes 11 ms, plus 55 µs for each token that it processes, plus 0.3 µs for each token of KV

@@ -1,4 +1,4 @@
-//! Compares the engine with a minimal simulation loop: `cargo bench -p foretoken-sim --bench bare`.
+//! Compares the engine with a minimal simulation loop: `cd benches && cargo bench --bench bare`.
 //!
 //! The bare loop serves the same arrivals with the same random draws and the same step times. It has no KV blocks and
 //! no policy, and it records only the end of the last request. Engine and loop run in turns, so that both see the same

@@ -1,4 +1,4 @@
-//! Measures what one decision of each policy costs: `cargo bench -p foretoken-policies --bench decisions`.
+//! Measures what one decision of each policy costs: `cd benches && cargo bench --bench decisions`.
 //!
 //! A decision is one step of a batch: `max_batch`, `propose`, `keep_drafting` after every draft pass, `select` and
 //! `observe`. The batch has 32 requests in the group `decision-at-32` and 256 in `decision-at-256`. Confidences,
