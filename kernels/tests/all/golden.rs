@@ -1,9 +1,7 @@
 //! Compares the logits of the whole forward pass with the logits of Hugging Face transformers (made by
 //! `golden/make.py`).
 
-#[path = "common/widened.rs"]
-mod widened;
-
+use crate::common::widened::Widened;
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::forward::{Limits, Llama};
 use foretoken_kernels::model::read_config;
@@ -12,7 +10,6 @@ use foretoken_kernels::weights::{Checkpoint, Weights};
 use itertools::Itertools;
 use safetensors::SafeTensors;
 use std::path::Path;
-use widened::Widened;
 
 /// Largest allowed difference between our logits and the logits of Hugging Face transformers. Both compute in f32, but
 /// add numbers in different orders. Some hundred roundings of 2⁻²⁴ relative each give differences of 1e-6 to 1e-5. The

@@ -1,6 +1,7 @@
 //! A small Llama with random weights, and functions that run it directly, without the engine.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+pub mod pair;
+pub mod widened;
 
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::{Choice, Device};

@@ -2,9 +2,7 @@
 //! target's text token by token. `teacher::write` must have three properties: its outputs do not depend on batch and
 //! chunks, they end with a stop token, and an interrupted call returns no outputs.
 
-mod common;
-
-use common::{Strong, prompt, run, shape};
+use crate::common::{Strong, prompt, run, shape};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::forward::{Limits, Llama};
 use foretoken_kernels::teacher::{judge, limits, write};

@@ -1,9 +1,7 @@
 //! Greedy speculation emits exactly the tokens of plain decoding, whatever the draft model is. This holds for chains of
 //! any length and for trees.
 
-mod common;
-
-use common::{chosen, llama, prompt, run};
+use crate::common::{chosen, llama, prompt, run};
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;

@@ -1,11 +1,8 @@
 //! Tests of the target and draft that ship with this crate: their sizes, their logits, the target's answers, and how
 //! often the draft model's most likely token is the target's token.
 
-#[path = "common/pair.rs"]
-mod pair;
-#[path = "common/widened.rs"]
-mod widened;
-
+use crate::common::pair::{HELD_OUT, Pair, Rounds, prompt};
+use crate::common::widened::Widened;
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::{Limits, Llama};
@@ -14,10 +11,8 @@ use foretoken_kernels::paged::{Batch, Logits};
 use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights, tensors};
 use foretoken_traces::text::{Family, prompt_of_len};
 use itertools::Itertools;
-use pair::{HELD_OUT, Pair, Rounds, prompt};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
-use widened::Widened;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("pair")

@@ -2,10 +2,8 @@
 //! acceptance source of the simulator decides which draft tokens are accepted (`Acceptance::Declared`), the engine must
 //! have the steps of a simulation. Runs that cannot be served must be refused.
 
-mod common;
-mod serving;
-
-use common::{Strong, shape};
+use crate::common::{Strong, shape};
+use crate::serving::{Fixed, Recorded, Scenario, config, policies, workload};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::executor::{
     Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Needs, Pair, RandomPrompts, Waiting,
@@ -17,7 +15,6 @@ use foretoken_sim::engine::Ending;
 use foretoken_sim::live::MarkKind;
 use foretoken_sim::*;
 use itertools::Itertools;
-use serving::{Fixed, Recorded, Scenario, config, policies, workload};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
