@@ -404,12 +404,8 @@ fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write_figures(folder: &Path, report: &Report) -> Result<Vec<String>, ReportError> {
-    let write = |figure: Figure| {
-        Staged::write_all_to(&folder.join(&figure.file), figure.svg.as_bytes())?;
-        Ok(figure.file)
-    };
-    figures(report).into_iter().map(write).collect()
+pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<(), ReportError> {
+    figures.iter().try_for_each(|figure| Staged::write_all_to(&folder.join(&figure.file), figure.svg.as_bytes()))
 }
 
 fn combination(sweep: &[Swept]) -> String {

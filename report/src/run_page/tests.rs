@@ -1,12 +1,13 @@
 //! Tests the HTML page of results on made-up runs: its sentences, what it leaves out, and its size.
 
 use super::*;
+use crate::figures;
 use crate::fixtures::report;
 use crate::relate;
 use itertools::Itertools;
 
 fn html(report: &Report, run: &RunFacts) -> String {
-    run_page(report, run).html()
+    run_page(report, &figures(report), run).html()
 }
 
 fn related(mut report: Report) -> Report {

@@ -20,7 +20,7 @@ use crate::scaled;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
+    Cell, Entry, Figure, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
     StepsWriter, headline, relate, write_calibration, write_decisions, write_figures, write_flows, write_lengths,
     write_lives, write_positions, write_replica_counts, write_replicas, write_series, write_summary,
 };
@@ -36,6 +36,16 @@ pub struct Assembled {
     /// For each cell (one policy with one seed and one combination of swept values), in the order of the plan, which
     /// lists all runs: the digest of its results, and its numbers of requests and of request-steps.
     pub numbers: Vec<Numbers>,
+    /// What the page shows; `None` if no figures were asked for.
+    pub drawn: Option<Drawn>,
+}
+
+/// The runs of a results folder with their figures, from which its page is made.
+pub struct Drawn {
+    /// The finished runs (one policy with one seed each), in the order of the plan.
+    pub cells: Vec<Cell>,
+    /// Their figures.
+    pub figures: Vec<Figure>,
 }
 
 /// The digest of the results of a cell (one run of one policy), to find cells with equal results, and the cell's
@@ -51,7 +61,7 @@ pub struct Numbers {
 }
 
 /// Writes tables and figures of a plan whose cells (runs of one policy each) are all stored, and compares the policies.
-/// Draws figures only if `figures` and the experiment's `output.figures` are true.
+/// Draws figures only if `figures` is true, and writes them only if the experiment's `output.figures` is true, too.
 ///
 /// # Errors
 /// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or the value of a paper's
@@ -131,7 +141,6 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         write_replica_counts(&path("replica_counts.parquet"), keys(), &rows).map_err(write_problem)?;
         write_decisions(&path("decisions.parquet"), keys(), &rows).map_err(write_problem)?;
     }
-    let figures = figures && output.figures;
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
     if !figures && paper.is_none() && question.is_none() {
@@ -146,6 +155,10 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     }
     let report = Report { name: plan.name.clone(), source: plan.source(), cells };
     comparison.headline = headline(&report);
+    let figures = figures.then(|| foretoken_report::figures(&report));
+    if let Some(figures) = figures.as_ref().filter(|_| output.figures) {
+        keep_figures(folder, figures)?;
+    }
     let cells = report.cells;
     if let Some(paper) = paper {
         comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
@@ -154,11 +167,9 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         comparison.question = Some(Answer::of(question, plan, &cells)?);
     }
     comparison.arena = Scenario::of(plan, &cells);
-    if figures {
-        draw(plan, folder, cells)?;
-    }
     comparison.warnings = plan.warnings().into_iter().map(str::to_owned).chain(warnings.texts()).collect();
-    Ok(Assembled { comparison, numbers })
+    let drawn = figures.map(|figures| Drawn { cells, figures });
+    Ok(Assembled { comparison, numbers, drawn })
 }
 
 /// For each cell (one run of one policy), in the order of `plan`, which lists all runs: its policy, swept values and
@@ -246,11 +257,9 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
 }
 
-fn draw(plan: &Plan, folder: &Folder, cells: Vec<Cell>) -> Result<()> {
-    let figures = folder.figures();
-    std::fs::create_dir_all(&figures)
-        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", figures.display())))?;
-    let report = Report { name: plan.name.clone(), source: plan.source(), cells };
-    write_figures(&figures, &report).map_err(write_problem)?;
-    Ok(())
+fn keep_figures(folder: &Folder, figures: &[Figure]) -> Result<()> {
+    let to = folder.figures();
+    std::fs::create_dir_all(&to)
+        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())))?;
+    write_figures(&to, figures).map_err(write_problem)
 }
