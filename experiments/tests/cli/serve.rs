@@ -281,8 +281,7 @@ fn settings_that_no_server_has_are_refused() {
         (&["--step-log", "missing/server.log", "--port", "0"], "--step-log"),
         (&["--bytes-per-token", "0"], "0 is not in 1..=64"),
     ] {
-        let out =
-            place.foretoken().args(["serve", "x.toml"]).args(more).timeout(Duration::from_secs(20)).output().unwrap();
+        let out = place.soon(&[&["serve", "x.toml"], more].concat());
         let error = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(!out.status.success() && error.contains(said), "{more:?}: {error}");
     }
