@@ -136,6 +136,8 @@ struct FoundBack {
     acceptance: Vec<Position>,
     #[serde(default)]
     costs: Vec<CostFactors>,
+    #[serde(default)]
+    verdict: Option<Verdict>,
 }
 
 impl FoundBack {
@@ -197,6 +199,8 @@ pub struct Known {
     /// draw. Empty unless the calibration was made from a table of benchmark results. Other calibrations know only how
     /// well costs that are fitted to some runs predict another run.
     pub costs: Vec<CostFactors>,
+    /// The verdict on the fitted costs: whether they may be trusted; `None` if there are no costs.
+    pub verdict: Option<Verdict>,
 }
 
 impl Known {
@@ -219,7 +223,13 @@ impl Known {
             between_runs: if by_run.is_empty() { found.held_out.by_time.bias.abs() } else { square.sqrt() },
             acceptance: found.acceptance,
             costs: found.costs,
+            verdict: found.verdict,
         })
+    }
+
+    /// The verdict as text if the fitted costs are not trusted; `None` if they are, or if they were not judged.
+    pub fn not_trusted(&self) -> Option<String> {
+        self.verdict.as_ref().filter(|verdict| verdict.trusted == Some(false)).and_then(Verdict::distrust)
     }
 
     /// The observed run that started last.

@@ -43,6 +43,9 @@ pub struct SeenRun {
     pub table: Option<Vec<BatchRange>>,
     /// When the run started, in microseconds since 1970.
     pub started_unix_us: u64,
+    /// The mean end-to-end latency that was measured, seconds; `None` if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_e2e_s: Option<f64>,
 }
 
 impl ObservedLoad {
@@ -214,8 +217,16 @@ impl SeenRun {
             recording: source.path.display().to_string(),
             k: source.k,
             started_unix_us: source.recording.head.started_unix_us,
+            mean_e2e_s: mean_e2e_s(source),
         }
     }
+}
+
+/// The mean end-to-end latency of the finished requests of an observed run, seconds; `None` if no request finished.
+fn mean_e2e_s(source: &Source) -> Option<f64> {
+    let records = &source.run.run.records;
+    let all: Vec<f64> = (0..records.len()).filter(|&i| records.finished(i)).map(|i| records.e2e_s(i)).collect();
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
 /// A workload with the arrival times and lengths of the requests in the trace at `path`.

@@ -9,6 +9,7 @@ use clap::Args;
 use foretoken_calibrate::calibration::Calibration;
 use foretoken_calibrate::foreign::{self, Foreign};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
+use foretoken_calibrate::scheduling::Schedules;
 use foretoken_calibrate::source;
 use foretoken_calibrate::table::{Base, ResultFile, Results, TableCalibration};
 use foretoken_run::cells::TAPES;
@@ -228,6 +229,7 @@ fn in_words(c: &Calibration) -> String {
             line(format!("error on {name:<15}{}", e.in_words()));
         }
     }
+    Schedules::summary(&c.schedules).into_iter().for_each(&mut line);
     c.verdict.iter().for_each(|v| line(v.in_words()));
     if let Some(a) = &c.acceptance {
         let rates: Vec<String> =

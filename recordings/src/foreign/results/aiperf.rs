@@ -102,6 +102,7 @@ mod tests {
         assert_eq!((run.ttft_s, run.tpot_s), (Some(0.06), Some(0.0125)));
         assert_eq!(run.accepted, Some(Acceptance::ByPosition(vec![0.6, 0.4, 0.4])));
         assert_eq!(only(&MADE.replace("\"ms\", \"avg\": 12.5", "\"sec\", \"avg\": 0.0125")).tpot_s, Some(0.0125));
+        assert_eq!(only(&MADE.replace("\"tokens/sec\", \"avg\": 250", "\"tokens/min\", \"avg\": 15000")).tok_s, 250.0);
     }
 
     #[test]
@@ -121,6 +122,8 @@ mod tests {
             ),
             ("\"output_token_throughput\"", "\"x\"", "f: has no output_token_throughput.avg"),
             ("\"ms\", \"avg\": 12.5", "\"fortnights\", \"avg\": 12.5", "inter_token_latency.unit is fortnights"),
+            ("\"tokens/sec\"", "\"MB/s\"", "output_token_throughput.unit is MB/s, and it is read in tokens/sec"),
+            ("\"tokens\", \"avg\": 64", "\"words\", \"avg\": 64", "input_sequence_length.unit is words"),
             ("\"poisson\"", "\"fixed_schedule\"", "f: has a phase of type fixed_schedule, which says neither clients"),
             ("\"kind\": \"profiling\"", "\"kind\": \"x\"", "f: has no profiling phase"),
         ] {
