@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 pub fn any(data: &[u8]) {
     with_file(data, |path| {
         trace(&TraceSpec::new(path));
-        match inspect(path, None) {
+        match inspect(&TraceSpec::new(path)) {
             Err(error) => failed(&error, path),
             Ok(stats) => said::finite(&stats),
         }
@@ -46,6 +46,7 @@ pub fn columns(data: &[u8]) {
         output: name("out"),
         category: Some(name("kind")),
         priority: None,
+        prefix: None,
         unit: None,
     };
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));
