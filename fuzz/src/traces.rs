@@ -32,6 +32,16 @@ pub fn mooncake(data: &[u8]) {
     of(TraceFormat::Mooncake, data);
 }
 
+/// Reads `data` as spans of OpenTelemetry.
+pub fn opentelemetry(data: &[u8]) {
+    of(TraceFormat::OpenTelemetry, data);
+}
+
+/// Reads `data` as LiteLLM's spend logs.
+pub fn litellm(data: &[u8]) {
+    of(TraceFormat::LiteLlm, data);
+}
+
 /// Reads `data` as requests in the format of the benchmark Spec-Bench.
 pub fn spec_bench(data: &[u8]) {
     of(TraceFormat::SpecBench, data);

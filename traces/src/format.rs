@@ -16,8 +16,8 @@ macro_rules! formats {
         $use! {
             /// BurstGPT CSV, releases 1 to 3 (Wang et al., KDD 2025): times, lengths, model, log type.
             BurstGpt, "burstgpt", burstgpt::read, [["Timestamp", "Request tokens"]];
-            /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks. Files of
-            /// other tools with the same keys have blocks of another `block_size`, another `unit`, or no ids.
+            /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks. Files
+            /// of other tools with the same keys have blocks of another `block_size`, another `unit`, or no ids.
             Mooncake, "mooncake", mooncake::read, [["hash_ids"], ["timestamp", "input_length", "output_length"]];
             /// Spans of OpenTelemetry in JSON (OTLP, or as its Python SDK prints them) that follow its conventions for
             /// generative AI: times and lengths of calls of models.
@@ -40,8 +40,8 @@ macro_rules! formats {
             /// The output of `foretoken profile-acceptance`: lengths, families (kinds of tasks) and which draft tokens
             /// were right; no times. Its first bytes identify it.
             TruthTable, "truth-table", truth_table::read, [];
-            /// Log of any tool, CSV or JSON, with times, lengths, categories; the option `columns` names its columns. The format
-            /// is never detected, so the workload must name it.
+            /// Log of any tool, CSV or JSON, with times, lengths, categories; the option `columns` names its columns.
+            /// The format is never detected, so the workload must name it.
             Columns, "columns", columns::read, [];
         }
     };

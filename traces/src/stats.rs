@@ -1,9 +1,9 @@
 //! Statistics of a trace: counts, rates, burstiness, lengths, shared prefixes, how often draft tokens were right.
 //!
-//! Definitions. Rate = [`arrival_rate`]; in a given span, requests / duration. Bins of w seconds start at the span's start, and only whole bins count.
-//! Index of dispersion IDC(w) = variance / mean of the numbers of requests in the bins; a Poisson process has 1. IAT CV
-//! = standard deviation / mean of the gaps between arrivals. Variances are divided by n, the number of values.
-//! Quantiles interpolate linearly (numpy's default).
+//! Definitions. Rate = [`arrival_rate`]; in a given span, requests / duration. Bins of w seconds start at the span's
+//! start, and only whole bins count. Index of dispersion IDC(w) = variance / mean of the numbers of requests in the
+//! bins; a Poisson process has 1. IAT CV = standard deviation / mean of the gaps between arrivals. Variances are
+//! divided by n, the number of values. Quantiles interpolate linearly (numpy's default).
 
 use crate::error::TraceError;
 use crate::format::TraceFormat;

@@ -92,8 +92,8 @@ pub struct Columns {
     /// "priority"`. The lowest number is served first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
-    /// Name of the log's column of prefix ids: a list of whole numbers, one for each block of the prompt. Requests whose
-    /// lists begin alike share these blocks. Default: no request shares a prefix.
+    /// Name of the log's column of prefix ids: a list of whole numbers, one for each block of the prompt. Requests
+    /// whose lists begin alike share these blocks. Default: no request shares a prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Unit of the log's arrival times, if they are numbers (default: s).
@@ -126,8 +126,8 @@ impl TimeUnit {
         Self::ALL.iter().find(|(unit, _)| *unit == self).expect("every unit has a name").1
     }
 
-    /// The name of the unit that is a thousandth of this one (`smaller`) or a thousand times this one. `None` if there is
-    /// none.
+    /// The name of the unit that is a thousandth of this one (`smaller`) or a thousand times this one. `None` if there
+    /// is none.
     pub fn thousandth(self, smaller: bool) -> Option<&'static str> {
         let at = Self::ALL.iter().position(|(unit, _)| *unit == self)?;
         let other = if smaller { at + 1 } else { at.checked_sub(1)? };

@@ -21,6 +21,8 @@ pub(super) struct Names<'n> {
 /// Most categories of a trace. The limit is low because each new row's category is compared with all categories.
 const MOST_CATEGORIES: usize = 4096;
 
+/// Most bytes of a time that an error quotes.
+const LONGEST_TIME: usize = 60;
 /// Most models of a log that a note names.
 const MOST_MODELS: usize = 8;
 
@@ -37,7 +39,7 @@ pub(super) struct Collector<'a> {
     workload: Workload,
     /// What to do with rows that are not in order of time, if the options do not say it.
     unsorted: Unsorted,
-    /// The time of the row before as the file writes it, and the row's line; then those of the current row.
+    /// The time of the row before as the file writes it, and the row's line; then the same of the current row.
     said: [(Vec<u8>, u64); 2],
     went_back: bool,
     rows: u64,
@@ -139,7 +141,7 @@ impl<'a> Collector<'a> {
     pub(super) fn at(&mut self, line: u64, time: &[u8]) {
         let [_, (text, of)] = &mut self.said;
         text.clear();
-        text.extend_from_slice(time);
+        text.extend_from_slice(&time[..time.len().min(LONGEST_TIME)]);
         *of = line;
     }
 
@@ -169,8 +171,9 @@ impl<'a> Collector<'a> {
         self.filtered += 1;
     }
 
-    /// Adds a row of a log that has failed requests too. For a row with 0 response tokens the option `failed_rows` decides: the row is left out, is
-    /// kept with 1 response token, or is an error. A row with 0 prompt tokens too is never kept.
+    /// Adds a row of a log that has failed requests too. For a row with 0 response tokens the option `failed_rows`
+    /// decides: the row is left out, is kept with 1 response token, or is an error. A row with 0 prompt tokens too is
+    /// never kept.
     pub(super) fn push_or_failed(
         &mut self,
         line: u64,
