@@ -43,6 +43,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trace-mooncake", traces::mooncake),
     ("trace-spec-bench", traces::spec_bench),
     ("trace-columns", traces::columns),
+    ("trace-opentelemetry", traces::opentelemetry),
+    ("trace-litellm", traces::litellm),
     ("published-results", traces::published),
     ("frames", intact::frames),
     ("seal", intact::seal),
