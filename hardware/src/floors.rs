@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// Number of small kernels of a layer: two norms, the rotation of queries and keys, the writing of KV, and the
-/// activation function or the choice of experts.
-pub const SMALL_KERNELS: f64 = 5.0;
+/// Number of small kernels of a layer: two norms, the rotation of queries and keys, the writing of KV, the activation
+/// function or the choice of experts, and a scaling before a product or the joining of attention's parts.
+pub const SMALL_KERNELS: f64 = 6.0;
+
+/// Time of a pass outside its layers (assumed), seconds: the launch of a CUDA graph and some small kernels that sample.
+pub const PASS_S: f64 = 20e-6;
 
 const TEXT: &str = include_str!("../floors.json");
 
@@ -60,6 +63,25 @@ pub struct ByPrecision<T> {
     pub fp4: T,
     /// Weights of up to 8 bits, which are multiplied in bf16.
     pub weight_only: T,
+}
+
+impl Floors {
+    /// The parts whose kernels were measured on another GPU, such as `experts in fp8 (h100)`.
+    pub fn borrowed(&self) -> Vec<String> {
+        let kinds = |what: &'static str, k: &'_ ByPrecision<KernelFit>| {
+            let named = [("bf16", &k.bf16), ("fp8", &k.fp8), ("fp4", &k.fp4), ("weight-only", &k.weight_only)];
+            named.map(|(kind, fit)| (format!("{what} in {kind}"), fit.from.clone()))
+        };
+        let others = [
+            ("attention", &self.attention.from),
+            ("recurrences", &self.recurrent.from),
+            ("all-reduces", &self.all_reduce.from),
+            ("small kernels", &self.small.from),
+        ];
+        let others = others.map(|(what, from)| (what.to_owned(), from.clone()));
+        let all = kinds("products", &self.products).into_iter().chain(kinds("experts", &self.experts)).chain(others);
+        all.filter_map(|(what, from)| Some(format!("{what} ({})", from?))).collect()
+    }
 }
 
 impl<T> ByPrecision<T> {
@@ -210,6 +232,14 @@ mod tests {
             let a = &floors.attention;
             assert!((5e-6..3e-5).contains(&a.floor_s) && a.request_s < 1e-6, "{}: {a:?}", floors.gpu);
         }
+    }
+
+    #[test]
+    fn what_is_borrowed_is_named() {
+        let borrowed = |name: &str| floors(&GpuChoice::preset(name), &gpu(name).unwrap().gpu).borrowed().join(", ");
+        assert!(borrowed("h200").contains("products in weight-only (bf16 on h200)"), "{}", borrowed("h200"));
+        assert!(borrowed("a100-80g").contains("small kernels (h100)"), "{}", borrowed("a100-80g"));
+        assert!(!borrowed("b200").contains("experts"), "{}", borrowed("b200"));
     }
 
     #[test]

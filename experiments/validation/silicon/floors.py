@@ -33,6 +33,8 @@ LEFT_OUT = {
     ("vllm", "fp8_block"): "58 to 400 us for any small product: the host prepares the scales",
     ("trtllm", "fp8"): "14 us for any small product where the others take 6: a quantisation is inside",
     ("trtllm", "nvfp4"): "10 us for any small product where the others take 6: a quantisation is inside",
+    ("sglang", "moe w4a16_mxfp4"): "on Hopper two to three times the time of the others, whose kernels replaced it",
+    ("trtllm", "moe w4a16_mxfp4"): "on Blackwell four times the time of the others",
     ("trtllm", "moe fp8_block"): "100 us for one token where the others take 37: an older kernel",
 }
 

@@ -13,6 +13,7 @@ import random
 
 import pandas as pd
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 SYSTEMS = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "b300_sxm": "b300", "gb200": "gb200"}
 KEY = [
     "backend", "model_path", "system", "precision", "isl", "osl", "batch_size", "tp_size", "attention_dp_size",

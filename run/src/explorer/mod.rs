@@ -113,6 +113,7 @@ fn presets(machine: Option<&Machine>) -> Value {
         "assumed": RooflineSpec::assumed(),
         "floors": floors::measured().iter().map(|f| (f.gpu.clone(), json!(f))).collect::<Map<_, _>>(),
         "small_kernels": SMALL_KERNELS,
+        "floors_pass_s": floors::PASS_S,
         "profile": profile,
     })
 }

@@ -151,7 +151,7 @@ const Model = (() => {
       };
     });
     const floorsOf = (list) => sum(list, (k) => k.floor);
-    const fixed = (spec.pass_overhead_s ?? presets.assumed.pass_overhead_s)
+    const fixed = (spec.pass_overhead_s ?? presets.floors_pass_s)
       + work.layers * (spec.layer_overhead_s ?? presets.small_kernels * fits.small.floor_s)
       + messages * (spec.all_reduce_s ?? fits.all_reduce.floor_s)
       + kernels.attentions * fits.attention.floor_s + kernels.recurrences * fits.recurrent.floor_s
