@@ -72,7 +72,21 @@ fn the_explorers_numbers_equal_the_librarys() {
 /// Hardware for which the explorer's page has no controls, so only an experiment can state it: staircases (cost models
 /// that pad passes to the next measured size), and rooflines with further settings. The page of a run of such an
 /// experiment must show it.
-const HARDWARE: [(&str, &str, &str); 3] = [
+const HARDWARE: [(&str, &str, &str); 5] = [
+    (
+        "floors of kernels",
+        "target = { roofline = { gpu = \"h200\", model = \"qwen3-30b-a3b\", tensor_parallel = 4, expert_parallel = true, \
+         floors = true } }",
+        "draft = { roofline = { gpu = { memory_bytes = 8e10, bandwidth_bytes_s = 3e12, bf16_flops = 9e14 }, \
+         model = \"qwen3-0.6b\", floors = true } }",
+    ),
+    (
+        "floors of kernels, with some shares given",
+        "target = { roofline = { gpu = \"b200\", model = \"deepseek-v3\", tensor_parallel = 8, floors = true, \
+         bandwidth_efficiency = 0.7, all_reduce_s = 2e-5, parallel_efficiency = 0.95 } }",
+        "draft = { roofline = { gpu = \"b200\", model = \"deepseek-v3-mtp\", tensor_parallel = 8, floors = true, \
+         compute_efficiency = 0.5, pass_overhead_s = 1e-5, layer_overhead_s = 2e-6 } }",
+    ),
     (
         "staircase",
         "target = { staircase = { steps = [[1, 0.011], [8, 0.0105], [16, 0.012], [32, 0.0121], [256, 0.02]], \

@@ -3,6 +3,7 @@
 mod catalog;
 mod check;
 mod choice;
+mod kernels;
 mod layers;
 mod shape;
 mod weights;
@@ -10,6 +11,7 @@ mod work;
 
 pub use catalog::{Entry, Uniform, catalog, entry};
 pub use choice::{ConfigFile, Experts, ModelChoice};
+pub use kernels::{ExpertBlocks, Kernels, Products};
 pub use layers::{Attention, FeedForward, LayerGroup, Selection};
 pub use shape::{Bits, ModelShape};
 pub use work::{AttentionWork, Blocks, FlopsByBits, Unpacked, Work};

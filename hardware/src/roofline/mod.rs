@@ -16,6 +16,7 @@
 //! tokens.
 
 mod experts_read;
+mod kernel_times;
 mod memory;
 mod pass;
 mod settings;
