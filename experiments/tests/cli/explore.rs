@@ -117,7 +117,7 @@ fn staircases_and_every_setting_of_a_roofline_are_the_librarys() {
         let old = experiment.split_once("target").unwrap().1.split_once("noise_cv").unwrap().0;
         let text = experiment.replace(&format!("target{old}"), &costs).replace("requests = 200", "requests = 20");
         let place = Place::holding(&text.replace("adaspec-scale = 1.0", "tpot_s = 0.05"));
-        place.run("out", &[]);
+        place.run_drawn("out", &[]);
         let hardware: toml::Table = costs.parse().unwrap();
         let read = |key: &str| spec(serde_json::to_value(&hardware[key]).unwrap());
         let page = place.path("out/report/explore.html");

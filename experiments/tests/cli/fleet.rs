@@ -46,7 +46,7 @@ fn foretoken(place: &Place, args: &[&str]) -> Output {
 
 /// Runs the experiment with the setting `set`. Returns the report as JSON.
 fn report(place: &Place, out: &str, set: &str) -> Value {
-    serde_json::from_str(&place.run(out, &["--no-figures", "--format", "json", "--set", set])).unwrap()
+    serde_json::from_str(&place.run_drawn(out, &["--no-figures", "--format", "json", "--set", set])).unwrap()
 }
 
 /// The mean over seeds of the number `name` of a policy in a report.
@@ -65,10 +65,10 @@ fn bytes(place: &Place, out: &str) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn a_fleet_of_one_has_the_bytes_of_an_engine() {
     let place = Place::holding(EXPERIMENT);
-    let alone = place.run("alone", &["--no-figures"]);
+    let alone = place.run_drawn("alone", &["--no-figures"]);
     for router in ["round-robin", "dynamo-kv", "llm-d-slo"] {
         let set = format!("fleet={{ replicas = 1, router = \"{router}\" }}");
-        let one = place.run(router, &["--no-figures", "--set", &set]);
+        let one = place.run_drawn(router, &["--no-figures", "--set", &set]);
         assert_eq!(alone, one, "{router}");
         assert_eq!(bytes(&place, "alone"), bytes(&place, router), "{router}");
         assert!(!place.path(&format!("{router}/replicas.parquet")).exists());
@@ -111,7 +111,7 @@ const LINK: &str =
 fn report_of(place: &Place, out: &str, sets: &[&str]) -> Value {
     let sets = sets.iter().flat_map(|set| ["--set", set]);
     let args: Vec<&str> = ["--no-figures", "--format", "json"].into_iter().chain(sets).collect();
-    serde_json::from_str(&place.run(out, &args)).unwrap()
+    serde_json::from_str(&place.run_drawn(out, &args)).unwrap()
 }
 
 /// A fleet with prefill replicas has other latencies than a fleet without. If the rule for splitting never splits, the

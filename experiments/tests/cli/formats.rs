@@ -7,7 +7,7 @@ use crate::support::Place;
 #[test]
 fn one_experiment_is_one_table() {
     let place = Place::new();
-    let printed = |more: &[&str]| place.run("out", &[&["--no-figures"], more].concat());
+    let printed = |more: &[&str]| place.run_drawn("out", &[&["--no-figures"], more].concat());
     let fresh = printed(&["--format", "csv"]);
     assert_eq!(fresh, printed(&["--resume", "--format", "csv"]));
     let json: serde_json::Value = serde_json::from_str(&printed(&["--resume", "--format", "json"])).unwrap();

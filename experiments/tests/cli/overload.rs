@@ -17,7 +17,7 @@ fn json(place: &Place, out: &str, more: &[&str]) -> Value {
 #[test]
 fn overload_is_reported_in_every_output() {
     let place = offered(60.0);
-    let text = place.run("out", &[]);
+    let text = place.run_drawn("out", &[]);
     for part in [
         "! autoregressive: ",
         "requests/s came, ",
@@ -53,7 +53,7 @@ fn overload_is_reported_in_every_output() {
 #[test]
 fn a_load_that_is_served_is_not_overload() {
     let place = offered(4.0);
-    let text = place.run("out", &[]);
+    let text = place.run_drawn("out", &[]);
     assert!(!text.contains("overload") && !text.contains('!'), "{text}");
     let variant = &json(&place, "json", &[])["variants"][0];
     assert!(variant["policies"].as_array().unwrap().iter().all(|p| p.get("overload").is_none()), "{variant}");
