@@ -177,7 +177,8 @@ impl ModelShape {
             self.add_attention(&mut work, group);
         }
         let blocks: f64 = work.blocks.iter().map(|b| b.total * b.bytes).sum();
-        work.weight_bytes = work.always_bytes + blocks + head_bytes * if self.tied { 1.0 } else { 2.0 };
+        let embedding_bytes = self.bits.embedding.unwrap_or(self.bits.head) / 8.0 * self.head_parameters();
+        work.weight_bytes = work.always_bytes + blocks + head_bytes + if self.tied { 0.0 } else { embedding_bytes };
         work
     }
 

@@ -59,6 +59,12 @@ pub fn of(name: &str) -> Option<(Part, Option<u32>)> {
     Some((part, words.iter().find_map(|word| word.parse().ok())))
 }
 
+/// Whether the module name or pattern `name` of a list of excluded modules covers a matrix with one of the names `of`.
+pub fn names(name: &str, of: &[&str]) -> bool {
+    let name = name.trim_matches('*');
+    of.iter().any(|matrix| *matrix == name || matrix.rsplit('.').next() == Some(name))
+}
+
 /// How many of a model's layers a list of module names covers, for one part of the decoder (attention, dense blocks or
 /// experts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
