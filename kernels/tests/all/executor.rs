@@ -2,8 +2,8 @@
 //! acceptance source of the simulator decides which draft tokens are accepted (`Acceptance::Declared`), the engine must
 //! have the steps of a simulation. Runs that cannot be served must be refused.
 
-use crate::common::{Strong, shape};
-use crate::serving::{Fixed, Recorded, Scenario, config, policies, workload};
+use crate::common::{self, Strong, shape};
+use crate::serving::{self, Fixed, Recorded, Scenario, config, policies, workload};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::executor::{
     Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Needs, Pair, RandomPrompts, Waiting,

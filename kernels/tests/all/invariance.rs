@@ -1,7 +1,7 @@
 //! The logits of a token have the same bits however the target runs over the token: alone or in any batch, in chunks of
 //! any size, on any number of threads, in any KV blocks, in a chain or on a path of a tree.
 
-use crate::common::{LIMITS, bits, llama, load, prompt, run, shape};
+use crate::common::{self, LIMITS, bits, llama, load, prompt, run, shape};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::forward::Llama;
 use foretoken_kernels::model::LlamaShape;

@@ -1,7 +1,7 @@
 //! Compares the draft trees of a simulation with values that the test asks of the acceptance source directly: the
 //! confidences of the nodes, and the numbers of accepted tokens.
 
-use crate::simulations::{SEED, run_with};
+use crate::trees::simulations::{SEED, run_with};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::*;
