@@ -165,6 +165,19 @@ impl<'a> Modules<'a> {
         names.iter().find_map(|name| self.named(name))
     }
 
+    /// The layers to ask for, each with the number of layers that are alike. A pattern without digits can tell layers
+    /// apart by the length of their numbers only.
+    fn numbers(&self) -> Vec<(u32, u32)> {
+        let layers = self.layers.max(1);
+        let by_number =
+            |regex: &Regex| regex.as_str().contains(|c: char| c.is_ascii_digit()) || regex.as_str().contains("\\d");
+        if !self.names.is_empty() || self.patterns.iter().any(|(regex, ..)| by_number(regex)) {
+            return (0..layers).map(|layer| (layer, 1)).collect();
+        }
+        let first = [0, 10, 100, 1000].into_iter().filter(|first| *first < layers);
+        first.map(|first| (first, layers.min(if first == 0 { 10 } else { 10 * first }) - first)).collect()
+    }
+
     /// The bits of the part of all layers. A module that no selector chooses has the bits `all`. A module that is not
     /// quantised has the bits `unquantised`.
     pub fn bits(&self, part: Part, all: Option<Pair>, unquantised: Pair) -> PartBits {
@@ -179,7 +192,7 @@ impl<'a> Modules<'a> {
         };
         let mut shares: Vec<(Pair, f64)> = Vec::new();
         let mut name = String::new();
-        for layer in 0..self.layers.max(1) {
+        for (layer, alike) in self.numbers() {
             for (names, size) in matrices {
                 let mut found = None;
                 for prefix in LAYERS {
@@ -193,9 +206,10 @@ impl<'a> Modules<'a> {
                     }
                 }
                 let bits = found.map_or(rest, |bits| bits.unwrap_or(unquantised));
+                let size = size * f64::from(alike);
                 match shares.iter_mut().find(|(same, _)| *same == bits) {
                     Some((_, share)) => *share += size,
-                    None => shares.push((bits, *size)),
+                    None => shares.push((bits, size)),
                 }
             }
         }

@@ -64,6 +64,9 @@ fn a_part_of_several_bits_has_their_mean_and_a_warning() {
     let mean = (8.0 + 4.5 + 4.5) / 3.0;
     assert!((read.shape.bits.dense.unwrap() - mean).abs() < 1e-12, "{:?}", read.shape.bits);
     assert!(read.warnings[0].starts_with("dense blocks and shared experts: modules of different bits"), "{read:?}");
+    // A pattern without digits may tell numbers of one digit from numbers of two.
+    let short = read_all(&groups(json!({ "group_0": nvfp4(&[r"re:model\.layers\..\.self_attn"]) }))).shape.bits;
+    assert!((short.weights - (10.0 * 4.5 + 22.0 * 16.0) / 32.0).abs() < 1e-9, "{short:?}");
     // Half of the layers, by their numbers.
     let half = read_all(&groups(json!({ "group_0": nvfp4(&[r"re:model\.layers\.([0-9]|1[0-5])\..*"]) }))).shape.bits;
     assert_eq!((half.weights, half.dense), ((4.5 + 16.0) / 2.0, None));
