@@ -20,7 +20,7 @@ pub struct Error {
 impl Error {
     /// The mean absolute error and the bias of predicted step times, as text.
     pub fn in_words(&self) -> String {
-        format!("{:.1} % (bias {:+.1} %)", 100.0 * self.mean_absolute, 100.0 * self.bias)
+        format!("{:.1} % (bias {})", 100.0 * self.mean_absolute, foretoken_report::signed_percent(self.bias))
     }
 }
 

@@ -2,11 +2,12 @@
 //! the highest rate that a server carries. A server carries a rate if enough requests keep their SLO bounds and the
 //! queue does not grow.
 
+use crate::host::WithHost;
 use crate::load::{Load, Log, Spread};
 use crate::probe::Probe;
 use crate::search::{Next, Search};
-use foretoken_report::Swept;
-use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_report::{Mark, Swept};
+use foretoken_sim::metrics::{Interval, Range, Slo};
 use serde::{Serialize, Serializer};
 
 /// How a search for a capacity (the highest request rate that a server carries) ended.
@@ -132,10 +133,15 @@ impl Capacity {
             baseline: false,
             bound: false,
             sweep,
-            req_s: rates.and_then(|r| Interval::of(&r)),
-            tok_s_gpu: tokens.and_then(|t| Interval::of(&t)),
+            req_s: rates.and_then(|r| Interval::within(Range::FromZero, &r)),
+            tok_s_gpu: tokens.and_then(|t| Interval::within(Range::FromZero, &t)),
             seeds,
         }
+    }
+
+    /// The caveats of the policy's row.
+    pub fn marks(&self) -> &'static [Mark] {
+        marks(self.bound)
     }
 
     /// Number of seeds whose capacity search ended with the verdict `verdict`.
@@ -183,6 +189,11 @@ impl Capacity {
     }
 }
 
+/// The caveats of a policy that sees the hidden truth (`bound`), or of another.
+pub fn marks(bound: bool) -> &'static [Mark] {
+    if bound { &[Mark::SeesHiddenTruth] } else { &[] }
+}
+
 /// Serialises swept values as a map from the setting's path to its value.
 ///
 /// # Errors
@@ -213,4 +224,8 @@ pub struct Answer {
     /// The capacity (highest carried request rate) of each policy at each combination of swept values. Policies vary
     /// fastest in the list.
     pub capacities: Vec<Capacity>,
+    /// The best policy and plain decoding with the host time of a measured server, for combinations of swept values at
+    /// which the experiment counts no host time and a drafting policy carries most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<WithHost>,
 }

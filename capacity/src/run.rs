@@ -2,6 +2,7 @@
 //! one after another, because later searches begin near the capacity that an earlier seed found.
 
 use crate::answer::{Answer, Capacity, SeedResult};
+use crate::host;
 use crate::kept::write;
 use crate::load::Load;
 use crate::probe::{Probe, Trial};
@@ -56,7 +57,12 @@ pub fn complete(
     work.interrupt.keeps("every rate that was tried is kept", "run the same command with --resume to go on");
     let watch = work.interrupt.watch();
     let started = Instant::now();
-    let answer = pool.install(|| run(plan, spec, &folder, work)).inspect_err(|problem| {
+    let search = || -> Result<Answer> {
+        let answer = run(plan, spec, &folder, work)?;
+        let host = host::look(plan, spec, &folder, work, &answer)?;
+        Ok(Answer { host, ..answer })
+    };
+    let answer = pool.install(search).inspect_err(|problem| {
         if problem.exit == Exit::BadInput {
             folder.abandon();
         }
@@ -95,11 +101,11 @@ pub fn run_these(
 ) -> Result<Answer> {
     let store = Store::open(folder, &plan.digest())?;
     let bar = Bar::new((pairs.len() * plan.seeds.len()) as u64, "searches", &work.counts);
-    let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
+    let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar: &bar, to_the_end: true };
     // All searches run before an error is returned. If several searches failed, returns the error of the first failed
     // search in the order of `pairs`, so that the error does not depend on which thread failed first.
     let found: Vec<Result<Capacity>> = pairs.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
-    searcher.bar.finish();
+    bar.finish();
     Ok(Answer {
         name: plan.name.clone(),
         source: plan.source().to_string(),
@@ -108,15 +114,19 @@ pub fn run_these(
         window_s: spec.window_s,
         warnings: plan.warnings().into_iter().map(str::to_owned).collect(),
         capacities: found.into_iter().collect::<Result<_>>()?,
+        host: Vec::new(),
     })
 }
 
-struct Searcher<'a> {
-    plan: &'a Plan,
-    spec: &'a CapacitySpec,
-    store: Store,
-    flag: &'a AtomicBool,
-    bar: Bar,
+/// What all searches of a plan have in common.
+pub(crate) struct Searcher<'a> {
+    pub plan: &'a Plan,
+    pub spec: &'a CapacitySpec,
+    pub store: Store,
+    pub flag: &'a AtomicBool,
+    pub bar: &'a Bar,
+    /// Are runs repeated to the end for the figure of the first seed?
+    pub to_the_end: bool,
 }
 
 impl Searcher<'_> {
@@ -134,7 +144,9 @@ impl Searcher<'_> {
         Ok(Capacity { baseline, bound: spec.sees_hidden_truth(), ..averaged })
     }
 
-    fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<SeedResult> {
+    /// Searches the capacity of one policy with one seed. `near` are the two rates with which the search begins; `None`
+    /// for the experiment's.
+    pub(crate) fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<SeedResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
         let load = Load::of(&mut setting, variant, self.spec)?;
@@ -156,7 +168,7 @@ impl Searcher<'_> {
                 end => break end,
             }
         };
-        if let (Next::Found(rate), 0) = (end, id.seed) {
+        if let (Next::Found(rate), 0, true) = (end, id.seed, self.to_the_end) {
             self.finish(&trial, &mut setting, rate, &mut probes)?;
             self.store.save(id, &probes)?;
         }

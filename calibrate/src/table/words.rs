@@ -171,7 +171,7 @@ impl TableCalibration {
                 shown(j.measured_s),
                 shown(j.predicted_s),
                 j.half_width.map_or_else(|| "–".to_owned(), |half| format!("± {:.1} %", 100.0 * half)),
-                format!("{:+.1} %", 100.0 * (j.measured_s / j.predicted_s - 1.0)),
+                foretoken_report::signed_percent(j.measured_s / j.predicted_s - 1.0),
                 if j.fitted { String::new() } else { "held out".to_owned() },
             ]);
         }

@@ -1,10 +1,11 @@
 //! The results of the search for the smallest fleet. For each policy: the fewest replicas that carry the load, their
 //! price, and the number of replicas that perfect scaling would need. Also compares fleets with and without drafting.
 
+use super::host::WithHost;
 use super::probe::Probe;
-use foretoken_report::Swept;
+use foretoken_report::{Swept, spread};
 use foretoken_sim::Time;
-use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_sim::metrics::{Interval, Range, Slo};
 use serde::Serialize;
 
 /// The result of the search for the fewest replicas, for one policy with one seed.
@@ -136,7 +137,14 @@ impl PolicyFleet {
     /// interval. `None` if with some seed the replica has no capacity.
     pub fn one_req_s(&self) -> Option<Interval> {
         let rates: Option<Vec<f64>> = self.seeds.iter().map(|s| s.one_req_s).collect();
-        Interval::of(&rates?)
+        Interval::within(Range::FromZero, &rates?)
+    }
+
+    /// How far the number of replicas varies over seeds, as (half the width of its interval, text for a table). `None`
+    /// if it does not vary.
+    pub fn spread(&self) -> Option<(f64, String)> {
+        let i = self.over_seeds?;
+        i.half_width.filter(|half| *half > 0.0).zip(spread(&i, 1.0, 1, ""))
     }
 }
 
@@ -227,6 +235,10 @@ pub struct FleetAnswer {
     /// The request rate at which drafting begins or ceases to pay, for each combination of swept values at which a
     /// fleet with a drafting policy carries the load (serves it within the SLO).
     pub crossovers: Vec<Crossover>,
+    /// The recommended drafting policy and plain decoding with the host time of a measured server, for combinations of
+    /// swept values at which the experiment counts no host time and drafting is recommended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<WithHost>,
 }
 
 #[cfg(test)]

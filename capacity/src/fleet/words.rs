@@ -2,8 +2,11 @@
 //! and without drafting, the rates at which drafting begins or ceases to pay, and notes.
 
 use super::answer::{Crossover, FleetAnswer, PolicyFleet};
+use super::host::WithHost;
+use crate::answer::marks;
 use crate::words::{digits, swept_in_words, trimmed};
 use comfy_table::Table;
+use foretoken_report::{Mark, spread};
 use foretoken_sim::metrics::Slo;
 use std::fmt::Write;
 
@@ -80,13 +83,16 @@ impl FleetAnswer {
             ["router", "policy", "replicas", "±", "GPUs", "an hour", "a million tokens", "one carries", "perfect"];
         table.set_header(swept.into_iter().chain(head.map(str::to_owned)));
         for f in self.sorted() {
-            let lead = f.sweep.iter().map(|s| s.value.clone()).chain([f.router.clone(), f.policy.clone()]);
-            let half = f.over_seeds.and_then(|i| i.half_width).filter(|half| *half > 0.0);
+            let lead = f
+                .sweep
+                .iter()
+                .map(|s| s.value.clone())
+                .chain([f.router.clone(), Mark::beside(&f.policy, marks(f.bound))]);
             let money = |of: Option<f64>| of.map_or(String::new(), |cost| format!("{cost:.2}"));
             let one = f.one_req_s().map_or("no rate".to_owned(), |i| format!("{}/s", digits(i.mean, i.mean)));
             let numbers = [
                 f.replicas.map_or_else(|| format!("more than {}", self.most_replicas), |n| n.to_string()),
-                half.map_or(String::new(), |half| format!("{half:.1}")),
+                f.spread().map_or(String::new(), |(_, text)| text),
                 f.gpus.map_or(String::new(), |n| n.to_string()),
                 money(f.cost_hour),
                 money(f.cost_mtok),
@@ -133,7 +139,7 @@ impl FleetAnswer {
                 way.what.clone(),
                 format!("{:.2}", way.cost_hour),
                 format!("{:.1} %", 100.0 * way.kept.mean),
-                way.kept.half_width.map_or(String::new(), |half| format!("{:.1}", 100.0 * half)),
+                spread(&way.kept, 100.0, 1, "").unwrap_or_default(),
                 ms(way.ttft_p99_s),
                 ms(way.tpot_p99_s),
                 way.e2e_mean_s.map_or(String::new(), |s| digits(s, s)),
@@ -172,6 +178,8 @@ impl FleetAnswer {
                 "fewer replicas than perfect scaling needs: this load ends before the queue of a fleet that is too small grows; a longer one tells more".to_owned(),
             );
         }
+        notes.extend(Mark::notes(self.fleets.iter().map(|f| marks(f.bound))));
+        notes.extend(self.host.iter().filter(|host| !host.turns).map(WithHost::stays));
         notes
     }
 }

@@ -211,3 +211,32 @@ fn a_profile_gives_the_host_time_and_the_reading_of_context() {
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(text.contains("a warning of the calibration"));
 }
+
+/// The page of a calibration, and that of its experiment, open with the acceptance that was observed, and name the
+/// length that `recommend` names.
+#[test]
+fn the_page_of_a_calibration_agrees_with_recommend() {
+    let Some(calibration) = calibrated() else { return };
+    let mut recommend = calibration.foretoken();
+    let advice = recommend.args(["recommend", "cal", "-o", "advice", "--format", "json"]).output().unwrap();
+    assert!(advice.status.success(), "{}", String::from_utf8_lossy(&advice.stderr));
+    let advice: Value = serde_json::from_slice(&advice.stdout).unwrap();
+    let length = advice["single"]["longest"].as_u64().unwrap();
+    let found: Value =
+        serde_json::from_slice(&std::fs::read(calibration.path("cal/calibration.json")).unwrap()).unwrap();
+    let first = found["acceptance"][0]["rate"].as_f64().unwrap();
+    let [profile, experiment] =
+        ["cal/profile.toml", "cal/experiment.toml"].map(|name| calibration.path(name).display().to_string());
+    for given in [&["--profile", &profile][..], &[&experiment]] {
+        let (_place, page) = explorer(given);
+        let opened = open(&page, "").unwrap();
+        silent(&opened);
+        assert_eq!(attribute_of(&opened.dom, "best_length", "data-value"), length.to_string(), "{given:?}");
+        let headline = text_of(&opened.dom, "headline");
+        assert!(headline.starts_with(&format!("Drafting {length} token")), "{given:?}: {headline}");
+        let text = std::fs::read_to_string(&page).unwrap();
+        let rates = text.split_once("acc=by-depth&rates=").unwrap().1;
+        let opens: f64 = rates.split([',', '&']).next().unwrap().parse().unwrap();
+        assert!((opens - first).abs() < 1e-3, "{given:?} opens with {opens}, and {first} was observed");
+    }
+}

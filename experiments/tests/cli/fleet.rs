@@ -347,3 +347,39 @@ fn each_swept_price_prices_its_own_fleets() {
         assert_eq!(fleet["cost_hour"].as_f64().unwrap(), price * fleet["replicas"].as_f64().unwrap());
     }
 }
+
+/// A roofline counts no host time. With that of a measured server, as many replicas with drafting answer later than
+/// without: the text, the page and JSON name both answers.
+#[test]
+fn a_fleet_that_host_time_turns_round_says_so() {
+    let text = EXPERIMENT
+        .replace("{ linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }", &roofline("vicuna-7b"))
+        .replace("{ linear = { alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 } }", &roofline("vicuna-68m"))
+        .replace("num_gpu_blocks = 4000\nmax_num_seqs = 16", "max_num_seqs = 128")
+        .replace("seeds = [1, 2]", "seeds = [1]")
+        .replace("rate = 30.0", "rate = 40.0")
+        .replace("prompt = 64, output = 32", "prompt = 256, output = 128")
+        .replace("requests = 400", "requests = 600")
+        .replace("ttft_s = 0.3\ntpot_s = 0.05", "ttft_s = 0.5\ntpot_s = 0.04");
+    let place = Place::holding(&(text + "[fleet]\nrouter = \"round-robin\"\nprice_gpu_hour = 2.0\n"));
+    let done = foretoken(&place, &["fleet", "x.toml", "-o", "out"]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let text = String::from_utf8(done.stdout).unwrap();
+    let json: Value = serde_json::from_slice(&std::fs::read(place.path("out/fleet.json")).unwrap()).unwrap();
+    let host = &json["host"][0];
+    assert_eq!((&host["turns"], &host["policy"]), (&true.into(), &"fixed-3".into()), "{text}");
+    assert_eq!(host["drafting"]["replicas"], host["plain"]["replicas"], "{host}");
+    assert!(host["drafting"]["e2e_mean_s"].as_f64() > host["plain"]["e2e_mean_s"].as_f64(), "{host}");
+    let page = std::fs::read_to_string(place.path("out/fleet.html")).unwrap();
+    for shown in [&text, &page] {
+        assert!(shown.contains("Depends on your host: calibrate. Without host time "), "{shown}");
+        assert!(shown.contains("With the host time of a measured server (SGLang, EAGLE-3"), "{shown}");
+    }
+    let set = "engine.step_overhead_s=0.001";
+    let counted = foretoken(&place, &["fleet", "x.toml", "-o", "counted", "--no-figures", "--set", set]);
+    assert!(counted.status.success() && !String::from_utf8(counted.stdout).unwrap().contains("host time"));
+}
+
+fn roofline(model: &str) -> String {
+    format!("{{ roofline = {{ gpu = \"a100-80g\", model = \"{model}\" }} }}")
+}

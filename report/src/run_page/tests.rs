@@ -122,10 +122,8 @@ fn a_policy_that_stops_for_the_bound_of_another_load_is_marked() {
     ] {
         assert!(page.contains(part), "{part} is missing");
     }
-    // Two policies stop drafting for the TPOT bound. Each policy gets a mark at its speedup, and at its regret
-    // (distance to the oracle) if it has one, so the number of marks is even.
-    assert_eq!(page.matches(" ~</td>").count() % 2, 0);
-    assert!(page.contains(" ~</td>"), "no row is marked");
+    // Two policies stop drafting for the TPOT bound, at one of the two loads.
+    assert_eq!(page.matches(" ~</td>").count(), 2);
 }
 
 #[test]

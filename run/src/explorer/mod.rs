@@ -7,6 +7,7 @@
 //! needs no change here.
 
 mod acceptance;
+mod at_load;
 mod planned_machine;
 mod profiled_machine;
 

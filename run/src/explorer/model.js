@@ -7,6 +7,16 @@ const Model = (() => {
   const ps = (seconds) => Math.round(seconds * PS_PER_S);
   const seconds = (time) => time / PS_PER_S;
 
+  // Lengths whose steps give at most this share fewer tokens than the best one tie, as for `foretoken recommend`.
+  const TIE = 0.01;
+  // The best length by the speedups of the lengths 1, 2, …: the shortest of those that tie with the fastest. Length 0,
+  // which does not draft, is among them.
+  const bestOf = (speedups) => {
+    const all = [1, ...speedups];
+    const length = all.findIndex((s) => s * (1 + TIE) >= Math.max(...all));
+    return { length, speedup: all[length] };
+  };
+
   const sum = (list, of) => list.reduce((total, x, i) => total + of(x, i), 0);
 
   // The passes of a batch of `n` requests with `context` tokens each, of which `counts[j - 1]` have a j-th draft. Draft
@@ -297,15 +307,9 @@ const Model = (() => {
     const speedup = (batch, context, length, of = acceptance) =>
       (tokensOf(of, length) * stepTime(batch, context, 0)) / stepTime(batch, context, length, of);
 
-    // The length, from 0, with the most expected tokens a second; the shortest one if several are equal.
-    const bestLength = (batch, context, longest) => {
-      let best = { length: 0, speedup: 1 };
-      for (let length = 1; length <= longest; length++) {
-        const s = speedup(batch, context, length);
-        if (s > best.speedup) best = { length, speedup: s };
-      }
-      return best;
-    };
+    // The length, from 0, with the most expected tokens a second; the shortest one if several tie.
+    const bestLength = (batch, context, longest) =>
+      bestOf(Array.from({ length: longest }, (_, i) => speedup(batch, context, i + 1)));
 
     // The least constant acceptance at which drafting `length` tokens is no slower than not drafting; null: not even
     // at 1.
@@ -416,5 +420,5 @@ const Model = (() => {
     };
   };
 
-  return { at, server, memory, room, lacksPeak, tokensOf, sharesOf, expectedTokens, seconds };
+  return { at, server, bestOf, memory, room, lacksPeak, tokensOf, sharesOf, expectedTokens, seconds };
 })();
