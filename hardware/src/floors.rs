@@ -169,7 +169,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// The floors of the GPU, or those of its nearest measured relative. For a GPU that is given by its numbers this is the
+/// The floors of the GPU, or of its nearest measured relative. For a GPU that is given by its numbers this is the
 /// measured GPU that computes in the same precisions and whose bandwidth is the nearest.
 pub fn floors(choice: &GpuChoice, gpu: &Gpu) -> &'static Floors {
     let of = |name: &str| TABLE.measured.iter().find(|floors| floors.gpu == name);

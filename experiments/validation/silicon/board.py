@@ -54,6 +54,8 @@ def run(args):
     rows["suspect"] = table.suspect(rows)
     if args.half != "both":
         rows = rows[rows["half"] == args.half]
+    if args.filter:
+        rows = rows.query(args.filter)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="silicon-"))
     said = {}
     try:
@@ -74,13 +76,15 @@ def run(args):
     for words, count in found["refused"].dropna().astype(str).str.slice(0, 90).value_counts().items():
         print(f"refused: {count} {words}")
     rows = rows.join(found)[lambda r: r["refused"].isna()].set_index("id")
-    new = rows[["half", "suspect"]].copy()
+    new = rows[["half", "suspect"]].assign(drawn=args.filter or "at random")
     for what, measured in MEASURED.items():
         new[f"{args.column}_{what}_ms"] = rows[what].round(3)
         new[f"{args.column}_{what}_error"] = (100 * (rows[what] / rows[measured] - 1)).round(2)
     if BOARD.exists():
         old = pd.read_csv(BOARD, keep_default_na=False, na_values=[""]).set_index("id")
         old["suspect"] = old["suspect"].fillna("")
+        # A row that was drawn at random stays one of the random sample.
+        new["drawn"] = old["drawn"].reindex(new.index).fillna(new["drawn"])
         new = new.combine_first(old)[[*new.columns, *(c for c in old.columns if c not in new.columns)]]
     new.sort_index().to_csv(BOARD)
     print(f"{len(rows)} rows; {words_of(new[new['half'] == 'judge'][f'{args.column}_tpot_error'])} on the judged half")
@@ -109,10 +113,13 @@ def tables(board):
     yield "|---|--:|" + "--:|" * len(heads)
     sizes = pd.cut(board["batch_size"], SIZES, labels=LABELS).astype(str).rename("batch")
     llama = board["model_path"].eq("meta-llama/Llama-3.1-8B-Instruct") & board["precision"].isna() & board["tp_size"].eq(1)
-    classes = [("all", board), ("without suspect rows", board[board["suspect"].isna()])]
-    classes.append(("Llama-3.1-8B, bf16, one GPU", board[llama]))
-    for by in (board["system"], board["backend"], board["model_path"].str.split("/").str[-1], sizes):
-        classes += [(f"{by.name} {name}", part) for name, part in board.groupby(by, sort=by.name != "batch")]
+    classes = [("Llama-3.1-8B, bf16, one GPU: all rows", board[llama])]
+    board, sizes = board[board["drawn"] == "at random"], sizes[board["drawn"] == "at random"]
+    classes += [("drawn at random", board), ("… without suspect rows", board[board["suspect"].isna()])]
+    models = board["model_path"].str.split("/").str[-1].rename("model")
+    for by in (board["system"], board["backend"], models, sizes):
+        parts = dict(list(board.groupby(by)))
+        classes += [(f"{by.name} {name}", parts[name]) for name in (LABELS if by is sizes else parts) if name in parts]
     for name, part in classes:
         cells = [words_of(part[f"{c}_{what}_error"]) for what in MEASURED for c in columns]
         if len(part) >= 5:
@@ -127,6 +134,7 @@ def show(args):
 def figure(args):
     """The share of rows within an error, a line for each prediction."""
     board = judged(pd.read_csv(BOARD))
+    board = board[board["drawn"] == "at random"]
     left, top, width, height, most = 56, 16, 560, 300, 60
     x = lambda error: left + width * error / most
     y = lambda share: top + height * (1 - share)
@@ -158,6 +166,7 @@ def main():
     parser.add_argument("--package", help="the folder aiconfigurator_core; default: the installed package")
     parser.add_argument("--binary", default="foretoken")
     parser.add_argument("--half", choices=["judge", "tune", "both"], default="both")
+    parser.add_argument("--filter", help="a query over the rows, such as 'tp_size == 1'")
     parser.add_argument("--count", type=int, help="rows to draw; default: all")
     parser.add_argument("--set", action="append", default=[], help="a setting of every experiment")
     parser.add_argument("--column", default="floors", help="the name of the prediction in board.csv")

@@ -145,7 +145,7 @@ def schedule(row, gpu, clients, folder):
     """Engine settings by the engines' defaults on these GPUs, and a file of lengths as the benchmark drew them."""
     isl, osl = int(row["isl"]), int(row["osl"])
     # InferenceX draws prompts and outputs from 0.8 of the length to the length. The others fix them. Their clients do
-    # not stay in step as those of a simulation would, so outputs are spread by a tenth.
+    # not stay in step as clients of a simulation would, so outputs are spread by a tenth.
     other = "auto-gap-analysis" in word(row["silicon_data_source"])
     longest = isl + math.ceil(1.1 * osl)
     budget = 8192

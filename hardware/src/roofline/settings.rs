@@ -52,13 +52,13 @@ pub struct RooflineSpec {
     /// GPU without a peak in the model's precision needs this setting. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weight_only: bool,
-    /// Whether each kind of kernel takes at least its measured floor, and reaches its own measured share of bandwidth and
-    /// arithmetic (`floors.json`; `foretoken hardware show` prints them). If false, all kernels reach the same shares,
-    /// and a layer and a pass take constant times beside them. Default: false.
+    /// Whether each kind of kernel takes at least its measured floor, and reaches its own measured share of bandwidth
+    /// and arithmetic (`floors.json`; `foretoken hardware show` prints them). If false, all kernels reach the same
+    /// shares, and a layer and a pass take constant times beside them. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub floors: bool,
-    /// Share of the datasheet's memory bandwidth that all kernels reach, in (0, 1]. Default: with `floors`, the measured
-    /// share of each kind of kernel; else 0.8 (assumed).
+    /// Share of the datasheet's memory bandwidth that all kernels reach, in (0, 1]. Default: with `floors`, the
+    /// measured share of each kind of kernel; else 0.8 (assumed).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_efficiency: Option<f64>,
     /// Share of the datasheet's peak arithmetic that all kernels reach, in (0, 1]. Default: with `floors`, the measured
@@ -75,8 +75,8 @@ pub struct RooflineSpec {
     /// else 300 µs, in which some time of the host is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass_overhead_s: Option<f64>,
-    /// Constant time of each layer beside its products and memory reads, such as small kernels and gaps between kernels,
-    /// seconds, ≥ 0. Default: with `floors`, six small kernels of the measured floor; else 10 µs (assumed).
+    /// Constant time of each layer beside its products and memory reads, such as small kernels and gaps between
+    /// kernels, seconds, ≥ 0. Default: with `floors`, six small kernels of the measured floor; else 10 µs (assumed).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_overhead_s: Option<f64>,
     /// Latency of one all-reduce, or of one exchange of tokens with experts, between GPUs, seconds, ≥ 0. Default: with
