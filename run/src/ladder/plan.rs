@@ -60,6 +60,11 @@ pub struct LadderRuns {
 /// The experiment is wrong, its acceptance is recorded (which gives no probabilities), or it has no policy that drafts
 /// and that a server can run.
 pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns)> {
+    // The ladder adds the oracles itself, so a scenario of the arena need not name one. Without `policies` a scenario
+    // has all policies, and its table says so.
+    if document.get(&Path::of("policies")).is_some() {
+        document.remove(&Path::of("arena"));
+    }
     let asked = Plan::of(document.clone(), folder)?;
     if matches!(asked.source(), Source::Recorded | Source::ProfiledRecorded) {
         let what =
