@@ -80,7 +80,7 @@ impl Calibration {
         let fit_to = if separated { CostFit::to } else { CostFit::together };
         let cost = free.map(|fit| if separated { fit } else { fit_to(&rows) });
         let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows, fit_to)).unwrap_or_default();
-        let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s));
+        let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s + fit.host_request_s));
         engine.frontend_s = frontend.unwrap_or(engine.frontend_s);
         let mut c = Calibration {
             sources,
@@ -220,7 +220,7 @@ impl Calibration {
             distrust: self.verdict.as_ref().and_then(Verdict::distrust),
             warnings: self.warnings.clone(),
             step_overhead_s: cost.host_s,
-            host: HostLaw::default(),
+            host: HostLaw { request_s: cost.host_request_s, ..HostLaw::default() },
             noise_cv: cost.noise,
             draft_lengths: self.lengths().into_iter().collect(),
             separated: self.separated,

@@ -115,6 +115,8 @@ pub struct Kept {
     /// The files from which the calibration was made, such as recordings of observed runs. The calibration must not
     /// predict these runs.
     pub inputs: Vec<Input>,
+    /// What the form of the fitted costs cannot say, as the standard deviation of a relative error.
+    pub misfit: f64,
     /// Warnings about the calibrated profile: that it was edited, or that its costs are not trusted.
     pub warnings: Vec<String>,
     /// The server whose runs were observed; `None` if the calibration does not name it.
@@ -278,7 +280,8 @@ impl Kept {
         let edited = foretoken_run::profiled::changed(&profile.display().to_string(), &text);
         let warnings = edited.into_iter().chain(cost.distrust.clone()).collect();
         let rates = found.acceptance.iter().map(|p| p.rate).collect();
-        Ok(Kept { cost, table, rates, engine, inputs: found.inputs, server: found.server, warnings })
+        let (inputs, misfit) = (found.inputs, found.held_out.misfit);
+        Ok(Kept { cost, table, rates, engine, inputs, misfit, server: found.server, warnings })
     }
 
     /// True if the calibration was made from the recording with this BLAKE3 digest.

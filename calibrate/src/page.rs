@@ -130,7 +130,13 @@ fn costs(c: &Calibration) -> Section {
                 false => "not told apart: the target pass has the time of the whole step".into(),
             },
         ),
-        ("the host between steps".into(), ms(fit.host_s)),
+        (
+            "the host between steps".into(),
+            match fit.host_request_s {
+                0.0 => ms(fit.host_s),
+                s => format!("{} + {:.1} us a request", ms(fit.host_s), 1e6 * s),
+            },
+        ),
         ("between client and scheduler, there and back".into(), ms(c.engine.frontend_s)),
         ("steps around the fit".into(), format!("{:.1} %", 100.0 * fit.noise)),
     ]));

@@ -33,7 +33,7 @@ impl Schedules {
         let attempts = (STEPS / steps.max(1)).clamp(2, 64);
         let equal = |asynchronous| {
             let engine = EngineConfig { async_scheduling: Some(asynchronous), ..engine.clone() };
-            // Settings that the engine refuses in one of the two orders cannot be those of the server.
+            // Settings that the engine refuses in one of the two orders are not the server's.
             let replayed = replay_within(source, &engine, cost, source.k?, attempts).ok()?;
             Some(replayed?.equal_steps)
         };
@@ -73,8 +73,8 @@ impl Schedules {
     /// A warning if the log shows another order than the experiment states; else `None`.
     pub fn warning(&self) -> Option<String> {
         let shown = self.shows_asynchronous()?;
-        // vLLM schedules asynchronously unless it is told not to, but a calibration takes a silent experiment as
-        // synchronous.
+        // vLLM schedules asynchronously by default. But if the experiment does not say it, a calibration takes the
+        // server as synchronous.
         if shown == self.stated.unwrap_or(false) {
             return None;
         }

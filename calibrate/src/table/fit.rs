@@ -342,8 +342,8 @@ impl Fit {
         Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values, self.slopes.drafter)
     }
 
-    /// Fits the costs of passes and of the host to rows of a table. `known` has the costs that are not fitted, also that
-    /// of a draft pass if `drafter` is [`Drafter::Stated`].
+    /// Fits the costs of passes and of the host to rows of a table. `known` has the costs that are not fitted. If
+    /// `drafter` is [`Drafter::Stated`], one of them is the cost of a draft pass.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.

@@ -191,14 +191,14 @@ impl TableCalibration {
             (false, _) => Drafter::PassesByLength,
         };
         let fit = Fit::to(&server, &fitted, &known, drafter)?;
-        let mut judged = judge(&fit, &fit.slopes, &fitted, true);
+        let left_out = left_out(&fit, &fitted);
+        let mut judged = judge(&fit, &fit.slopes, &fitted, true, &left_out);
         let mut further = None;
         if !held.is_empty() {
             let of_held = fit.slopes_of(&server, &held)?;
-            judged.extend(judge(&fit, &of_held, &held, false));
+            judged.extend(judge(&fit, &of_held, &held, false, &left_out));
             further = Some((of_held, held.as_slice()));
         }
-        let left_out = left_out(&fit, &fitted);
         let by_load = by_load(&fit, &fitted, further.as_ref().map(|(slopes, cells)| (slopes, *cells)));
         let drafting: BTreeSet<u32> = fitted.iter().map(|c| c.k).filter(|&k| k > 0).collect();
         let has_plain = fitted.iter().any(|c| c.k == 0);
@@ -270,9 +270,13 @@ fn most_tokens(cells: &[Cell]) -> u64 {
     cells.iter().map(tokens_of).max().unwrap_or(0)
 }
 
-/// Every measured number of `slopes`, such as TPOT of a row, with its prediction by the costs of `fit`.
-fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<Judged> {
+/// Every measured number of `slopes`, such as TPOT of a row, with its prediction by the costs of `fit`. `left_out` has
+/// the errors of fitted numbers that were predicted by the other rows. An interval is at least as wide as these errors
+/// are: they contain what the form of the costs cannot say.
+fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool, left_out: &[f64]) -> Vec<Judged> {
     let spread = Spread::of(fit);
+    let square = left_out.iter().map(|e| e * e).sum::<f64>() / left_out.len().max(1) as f64;
+    let half_width = |s: &Spread, row: &[f64]| Some(s.half_width(row)?.max(NORMAL * square.sqrt()));
     let judged = |at: usize| {
         let m = slopes.measured()[at];
         let predicted_s = slopes.seconds(at, &fit.solution);
@@ -281,7 +285,7 @@ fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<J
             quantity: m.quantity,
             measured_s: m.seconds,
             predicted_s,
-            half_width: spread.as_ref().and_then(|s| s.half_width(&slopes.row(at, &fit.solution, predicted_s))),
+            half_width: spread.as_ref().and_then(|s| half_width(s, &slopes.row(at, &fit.solution, predicted_s))),
             fitted,
         }
     };

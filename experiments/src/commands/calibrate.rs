@@ -221,7 +221,11 @@ fn in_words(c: &Calibration) -> String {
                     .to_owned()
             }
         });
-        line(format!("host between steps      {}", ms(fit.host_s)));
+        let by_request = match fit.host_request_s {
+            0.0 => String::new(),
+            s => format!(" + {:.1} us a request", 1e6 * s),
+        };
+        line(format!("host between steps      {}{by_request}", ms(fit.host_s)));
         line(format!("client to scheduler     {}", ms(c.engine.frontend_s)));
         line(format!("error on later steps    {}", c.held_out.by_time.in_words()));
         for (run, e) in &c.held_out.by_run {
