@@ -31,6 +31,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::Memory;
+    use crate::models::entry;
+    use foretoken_sim::EngineConfig;
 
     #[test]
     fn a_part_of_a_block_is_a_block() {
@@ -41,5 +43,33 @@ mod tests {
         assert_eq!(memory.blocks_of(memory.state_bytes, 784), 3);
         assert_eq!(memory.blocks_of(3.0 * 784.0 * 65_536.0, 784), 3);
         assert_eq!((memory.blocks_of(0.0, 16), Memory { kv_bytes_token: 0.0, ..memory }.blocks_of(1.0, 16)), (0, 0));
+    }
+
+    /// vLLM's own managers held as many requests as our counts say (`tests/vllm/states.py`).
+    #[test]
+    fn as_many_requests_are_held_as_by_vllm() {
+        let recorded: serde_json::Value = serde_json::from_str(include_str!("states-0.33.0.json")).unwrap();
+        let number = |value: &serde_json::Value, key: &str| u32::try_from(value[key].as_u64().unwrap()).unwrap();
+        let (blocks, tokens) = (number(&recorded["about"], "blocks"), number(&recorded["about"], "tokens"));
+        let models = recorded.as_object().unwrap().iter().filter(|(name, _)| *name != "about");
+        let mut rows = 0;
+        for (name, row) in models.flat_map(|(name, rows)| rows.as_array().unwrap().iter().map(move |row| (name, row))) {
+            let work = entry(name).unwrap().shape.work();
+            let memory = Memory {
+                kv_bytes_token: work.kv_bytes_token(1.0),
+                kv_bytes: 0.0,
+                state_bytes: work.state_bytes,
+                request_bytes: 0.0,
+            };
+            let block_size = number(row, "block_size");
+            let state_blocks = memory.blocks_of(memory.state_bytes, block_size);
+            assert_eq!(state_blocks, number(row, "state_groups"), "{name}");
+            let engine = EngineConfig { state_blocks, ..EngineConfig::default() };
+            // One block is the null block.
+            let held = (blocks - 1) / (engine.blocks_of_a_request(number(row, "k")) + tokens.div_ceil(block_size));
+            assert_eq!(held, number(row, "held"), "{name}: {row}");
+            rows += 1;
+        }
+        assert_eq!(rows, 30);
     }
 }

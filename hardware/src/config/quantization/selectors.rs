@@ -153,7 +153,7 @@ impl<'a> Modules<'a> {
     /// The bits of the module `name` by the first selector that chooses it; `None` if no selector does.
     fn named(&self, name: &str) -> Option<Option<Pair>> {
         let exact = self.names.get(name).copied();
-        // `switch_mlp` is MLX's name of the experts. MLX has no patterns, and those of others mean dense blocks.
+        // `switch_mlp` is MLX's name of the experts. MLX has no patterns, and patterns for `mlp` mean dense blocks.
         let patterns = if name.contains("switch_mlp") { &[][..] } else { &self.patterns };
         let by_pattern = patterns.iter().find(|(regex, ..)| regex.is_match(name.as_bytes()));
         let by_pattern = by_pattern.map(|(_, i, bits)| (*i, *bits));

@@ -1,5 +1,5 @@
-//! Every shipped `config.json` with one key removed: it is read as if it had the value that transformers' class gives it
-//! without this key, or it is refused.
+//! Every shipped `config.json` with one key removed: it is read as if it had the value that transformers' class gives
+//! it without this key, or it is refused.
 
 use crate::config::{ReadConfig, defaults, read_value};
 use serde_json::{Map, Value};
