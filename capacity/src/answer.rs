@@ -58,6 +58,10 @@ pub struct SeedResult {
     /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request (outside of
     /// the warm-up) / number of GPUs. `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
+    /// Which limit of the engine requests exceed, so that they are rejected at any rate, and what to change. Only
+    /// stated if no rate is carried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<String>,
     /// How evenly the requests' arrivals are spread over time.
     pub spread: Spread,
     /// Which requests of a log (a trace of arrivals) were run; absent for generated arrivals.
@@ -92,6 +96,7 @@ impl SeedResult {
             exceptions: Search::exceptions(&tried),
             tried_up_to: probes.last().map_or(0.0, |p| p.rate),
             tok_s_gpu: req_s.map(|rate| rate * tokens_gpu),
+            rejected: None,
             spread: load.spread,
             log: load.log,
             probes,
@@ -164,7 +169,9 @@ impl Capacity {
         let mut notes = Vec::new();
         let seeds = self.seeds.len();
         if let some @ 1.. = self.count(Verdict::NoRate) {
-            notes.push(format!("no rate is carried, however low ({some} of {seeds} seeds)"));
+            let why = self.seeds.iter().find_map(|s| s.rejected.as_ref());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            notes.push(format!("no rate is carried, however low ({some} of {seeds} seeds){why}"));
         }
         if let some @ 1.. = self.count(Verdict::EveryRateTried) {
             let up_to = self.tried_up_to();

@@ -8,6 +8,7 @@ use crate::load::Load;
 use crate::probe::{Probe, Trial};
 use crate::search::{Next, Search};
 use crate::store::{SearchId, Store};
+use foretoken_policies::PolicySpec;
 use foretoken_run::bar::Bar;
 use foretoken_run::cells::{Folder, Mode, Speed, play, swept};
 use foretoken_run::plan::Plan;
@@ -173,7 +174,24 @@ impl Searcher<'_> {
             self.store.save(id, &probes)?;
         }
         let tokens_gpu = load.output_tokens / f64::from(variant.gpus());
-        Ok(SeedResult::of(number, end, slo, tokens_gpu, &load, probes))
+        let rejected = if end == Next::Nothing { self.rejected(&mut setting, &load, policy)? } else { None };
+        Ok(SeedResult { rejected, ..SeedResult::of(number, end, slo, tokens_gpu, &load, probes) })
+    }
+
+    /// Which limit of the engine rejects requests, in the words of `foretoken run`; `None` if none is rejected. A run
+    /// at the experiment's own rate shows it, because such requests are rejected at any rate.
+    fn rejected(&self, setting: &mut Setting, load: &Load, policy: &PolicySpec) -> Result<Option<String>> {
+        setting.workload.arrival = load.at(load.own_rate());
+        match play(setting, policy, Some(Slo::default()), self.flag) {
+            Ok(played) => Ok(played.stored.warnings.into_iter().find(|warning| warning.contains("were rejected"))),
+            Err(problem) if problem.exit == Exit::BadInput => {
+                let said = problem.message();
+                // The note has the policy's name already.
+                let said = said.strip_prefix(&format!("{}: ", policy.label())).unwrap_or(said);
+                Ok(Some(format!("{said}; {}", problem.help_text())))
+            }
+            Err(problem) => Err(problem),
+        }
     }
 
     /// Repeats runs that were stopped early until all their counted requests (without the warm-up) have ended, because

@@ -5,6 +5,7 @@
 use crate::arena::Scenario;
 use crate::host_band::HostBand;
 use crate::inert::Inert;
+use crate::offered::Offered;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
@@ -67,6 +68,9 @@ pub struct VariantResult {
     pub requests: u64,
     /// Number of requests that arrived with each seed.
     pub requests_by_seed: Vec<u64>,
+    /// The load of plain decoding's run, mean over seeds; absent if all requests came at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Offered>,
     /// The latency bounds (SLO) of the requests, one entry per seed.
     pub slo: Vec<Slo>,
     /// The autoregressive run whose P90 TPOT times a factor is the TPOT bound; absent if the bound does not come from
@@ -215,6 +219,7 @@ fn variant_result(plan: &Plan, at: usize, variant: &Variant, cells: &[Cell], kv:
     VariantResult {
         sweep: variant.choices.clone(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
+        load: None,
         requests_by_seed: baselines.iter().map(|c| c.summary.requests).collect(),
         slo: baselines.iter().map(|c| c.summary.slo).collect(),
         slo_scaled_from: plan.bound_from(at).map(|from| ScaledFrom {

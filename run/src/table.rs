@@ -1,6 +1,7 @@
 //! The comparison of policies as text, in ASCII only, so that it looks the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
+use crate::offered::Offered;
 use crate::scaled::ScaledResult;
 use crate::{papers, questions};
 use foretoken_report::{Mark, Marked, narrow, plain_table, spread, table_lines};
@@ -92,6 +93,7 @@ fn heading(c: &Comparison) -> String {
 fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(requests(v));
+    parts.extend(v.load.as_ref().map(Offered::in_words));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
         // A bound that is a multiple of the autoregressive run's TPOT differs between seeds; the mean over seeds is
         // shown.

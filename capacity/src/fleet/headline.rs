@@ -142,6 +142,7 @@ mod tests {
     use super::super::answer::{LoadOverTime, SeedResult};
     use super::*;
     use foretoken_sim::metrics::Interval;
+    use foretoken_spec::capacity::CapacitySpec;
 
     fn fleet(policy: &str, replicas: Option<u32>) -> PolicyFleet {
         PolicyFleet {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     fn said(fleets: Vec<PolicyFleet>, ways: Vec<Alternative>) -> String {
-        let load = LoadOverTime { window_s: 60.0, req_s: vec![1.0], span_s: 60.0 };
+        let load = LoadOverTime { window_s: 60.0, req_s: vec![1.0], span_s: 60.0, requests: 61, counted: 61 };
         let (name, source, headlines) = ("x".into(), "simulated".into(), Vec::new());
         let (warnings, crossovers) = (Vec::new(), Vec::new());
         let answer = FleetAnswer {
@@ -179,6 +180,7 @@ mod tests {
             share: 0.9,
             most_replicas: 8,
             load,
+            asked: CapacitySpec::default(),
             warnings,
             fleets,
             ways,

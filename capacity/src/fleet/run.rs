@@ -100,6 +100,7 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
         share: question.spec.share,
         most_replicas: first.map_or(1, |fleet| fleet.most_replicas),
         load,
+        asked: question.spec.clone(),
         warnings: plan.warnings().into_iter().map(str::to_owned).collect(),
         fleets,
         ways,
@@ -136,6 +137,11 @@ pub fn search_one(
     searcher.fleet(variant, policy)?;
     searcher.bar.finish();
     Ok(())
+}
+
+/// The request rate of a load over time.
+fn over_time(load: &Load) -> LoadOverTime {
+    LoadOverTime::of(&load.at(load.own_rate()), load.counted.len() as u32)
 }
 
 /// The comparison of fleets at one combination of swept values: three fleets, and the request rate at which drafting
@@ -202,7 +208,7 @@ impl Searcher<'_> {
     fn search(&self, id: SearchId) -> Result<(SeedResult, f64)> {
         let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
-        let over_time = LoadOverTime::of(&load.at(load.own_rate()));
+        let over_time = over_time(&load);
         let one_req_s = self.one_req_s(id);
         let perfect = one_req_s.map(|rate| over_time.perfect(rate));
         let most = variant.experiment.fleet.as_ref().map_or(1, |fleet| fleet.most_replicas);
@@ -270,7 +276,7 @@ impl Searcher<'_> {
 
     fn load_over_time(&self) -> Result<LoadOverTime> {
         let load = self.prepare(0, 0)?.load;
-        Ok(LoadOverTime::of(&load.at(load.own_rate())))
+        Ok(over_time(&load))
     }
 
     /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth (such as which draft

@@ -1,7 +1,7 @@
 //! The results of the search for the smallest fleet as text: the table of fleets, the comparison of three fleets with
 //! and without drafting, the rates at which drafting begins or ceases to pay, and notes.
 
-use super::answer::{Crossover, FleetAnswer, PolicyFleet};
+use super::answer::{Crossover, FleetAnswer, LoadOverTime, PolicyFleet};
 use super::host::WithHost;
 use crate::answer::marks;
 use crate::words::{digits, swept_in_words, trimmed};
@@ -47,7 +47,30 @@ impl FleetAnswer {
             String::new()
         };
         let mean = digits(mean, mean);
-        format!("Load: {mean} requests/s on average over {:.0} s{busiest}; {}.", load.span_s, self.price())
+        let span_s = load.span_s;
+        format!("Load: {mean} requests/s on average over {span_s:.0} s{busiest}; {}; {}.", self.counted(), self.price())
+    }
+
+    /// How many requests of the load count, and why the others do not.
+    fn counted(&self) -> String {
+        let LoadOverTime { requests, counted, .. } = self.load;
+        let count = format!("{counted} of {requests} requests count");
+        match self.asked.window_s {
+            Some([from, to]) => format!("{count}, those from {from} to {to} s"),
+            None if counted == requests => count,
+            None => {
+                let edge = (requests - counted) / 2;
+                let all = format!("{count}, all but the first and the last {edge}");
+                match self.asked.warm_up_requests {
+                    asked if asked > edge => {
+                        format!(
+                            "{all} (a tenth; capacity.warm_up_requests is {asked}, and at most a tenth is left out)"
+                        )
+                    }
+                    _ => all,
+                }
+            }
+        }
     }
 
     /// The whole text of the fleet search's results: load, table, headlines, compared fleets, rates from which drafting

@@ -99,6 +99,12 @@ fn experiments_without_a_rate_to_search_are_refused() {
     let out = capacity(&place, "out", &["--set", "slo.ttft_s=0.001"]);
     assert!(out.status.success(), "{}", stderr(&out));
     assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
+    // If no request can ever run, the answer says so in the words of `foretoken run`.
+    let out = capacity(&place, "few", &["--set", "engine.num_gpu_blocks=3"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let why = "can ever fit: the prompt is longer than the KV pool: 2 blocks, 32 tokens";
+    assert!(said.contains("no rate is carried") && said.contains(why), "{said}");
 }
 
 /// The experiment with a log of `requests` requests instead of the generated load. In the log a request arrives about

@@ -43,6 +43,8 @@ fn the_rungs_sum_to_the_loss_and_a_fixed_length_has_nothing_to_correct() {
     }
     let page = std::fs::read_to_string(place.path("out/ladder.html")).unwrap();
     assert!(page.contains("<svg") && !page.contains("NaN"));
+    let again = place.foretoken().args(["ladder", "x.toml", "-o", "out", "--overwrite"]).output().unwrap();
+    assert!(again.status.success(), "its own folder is replaced: {}", String::from_utf8_lossy(&again.stderr));
 }
 
 /// The wrapper `true-cost` gives a policy the true costs. A policy with a wrong belief about costs, inside this

@@ -23,9 +23,14 @@ fn thread_count_changes_no_byte() {
 #[test]
 fn the_table_states_source_seeds_and_intervals() {
     let text = Place::new().run("out", &[]);
-    for part in
-        ["simulated", "seeds 1 2", "95 % interval", "engine.max_num_seqs = 8, 200 requests a seed", "SLO TPOT <="]
-    {
+    for part in [
+        "simulated",
+        "seeds 1 2",
+        "95 % interval",
+        "engine.max_num_seqs = 8, 200 requests a seed",
+        " requests/s, ",
+        " output tokens/s, SLO TPOT <=",
+    ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     for policy in ["fixed-1", "fixed-3", "adaspec", "oracle-goodput"] {

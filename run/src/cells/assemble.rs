@@ -13,6 +13,7 @@ use super::warnings::Warnings;
 use crate::arena::Scenario;
 use crate::compare::Comparison;
 use crate::load::is_autoregressive;
+use crate::offered::{Offered, is_closed};
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
@@ -90,6 +91,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let mut warnings = Warnings::default();
     let mut usable_blocks = Vec::with_capacity(entries.len());
     let mut numbers = Vec::with_capacity(entries.len());
+    let mut loads: Vec<Vec<Offered>> = vec![Vec::new(); plan.variants.len()];
     for (id, entry) in ids(plan).zip(entries) {
         let (stored, records) = store.open_cell(id)?.ok_or_else(|| {
             let gone = || format!("{} is gone", store.file(id).display());
@@ -105,6 +107,9 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         let of_replicas = stored.replicas.clone().unwrap_or_default();
         scaled.push(of_replicas.scaled.clone());
         let (cell, all_steps, said, blocks) = stored.into_cell(entry, &records);
+        if id.policy == plan.baseline {
+            loads[id.variant].extend(Offered::of(&records));
+        }
         requests.push(cell.key(), &records, &of_replicas).map_err(write_problem)?;
         records.check().map_err(|e| Problem::failed(e.to_string()))?;
         if let Some(steps) = &mut steps {
@@ -149,6 +154,15 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
+    let mut doubts = Vec::new();
+    let plain = cells.iter().skip(plan.baseline).step_by(plan.seeds.len() * plan.policies.len());
+    for (((result, variant), loads), plain) in comparison.variants.iter_mut().zip(&plan.variants).zip(loads).zip(plain)
+    {
+        let served_by = is_closed(variant).then(|| plan.policies[plan.baseline].spec.label());
+        result.load = Offered::mean(&loads).map(|load| Offered { served_by, ..load });
+        doubts.extend(result.load.as_ref().and_then(|load| load.doubt(variant, plain)));
+    }
+    doubts.dedup();
     let policies = comparison.variants.iter_mut().flat_map(|variant| &mut variant.policies);
     for (policy, costs) in policies.zip(scaled::costs(plan, &cells, &scaled)) {
         policy.scaled = costs;
@@ -167,7 +181,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         comparison.question = Some(Answer::of(question, plan, &cells)?);
     }
     comparison.arena = Scenario::of(plan, &cells);
-    comparison.warnings = plan.warnings().into_iter().map(str::to_owned).chain(warnings.texts()).collect();
+    comparison.warnings =
+        plan.warnings().into_iter().map(str::to_owned).chain(warnings.texts()).chain(doubts).collect();
     let drawn = figures.map(|figures| Drawn { cells, figures });
     Ok(Assembled { comparison, numbers, drawn })
 }
