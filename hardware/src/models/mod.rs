@@ -3,6 +3,7 @@
 mod catalog;
 mod check;
 mod choice;
+mod context_work;
 mod layers;
 mod shape;
 mod weights;

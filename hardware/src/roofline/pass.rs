@@ -1,5 +1,6 @@
 //! The built roofline: computes the time of a pass from its tokens, context and query-key pairs.
 
+use super::context_pass::ContextPass;
 use super::experts_read::ExpertsRead;
 use crate::models::{AttentionWork, Blocks};
 use foretoken_sim::{LatencyModel, PassShape, Time};
@@ -32,6 +33,8 @@ pub struct Roofline {
     /// Measured number of distinct experts that a pass reads, by its number of tokens. Empty: the number is the
     /// expected number for tokens that choose their experts independently, reduced by `expert_reuse`.
     pub(super) experts_read: ExpertsRead,
+    /// A pass that only writes the keys and values of its tokens.
+    pub(super) context: ContextPass,
 }
 
 /// The times of the feed-forward blocks of layers with equal numbers of experts. A dense block counts as one expert.
@@ -131,6 +134,10 @@ impl Roofline {
 impl LatencyModel for Roofline {
     fn pass(&self, shape: PassShape) -> Time {
         Time::from_s(self.pass_s(shape))
+    }
+
+    fn context_pass(&self, shape: PassShape) -> Time {
+        self.context.time(shape)
     }
 }
 

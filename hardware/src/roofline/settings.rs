@@ -1,5 +1,6 @@
 //! The settings of a roofline, the cost model from a GPU's datasheet and a model's shape.
 
+use super::context_pass::ContextPass;
 use super::experts_read::{self, ExpertsRead};
 use super::memory::Memory;
 use super::pass::{AttentionTimes, BlockTimes, Roofline};
@@ -219,19 +220,21 @@ impl RooflineSpec {
     /// The errors of [`check`](RooflineSpec::check).
     pub fn build(&self) -> Result<Roofline, BadLatency> {
         self.check()?;
-        let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
+        let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
+        let (work, (context_bytes, context_flops)) = (shape.work(), shape.context_work());
         let n = f64::from(self.tensor_parallel);
         let speedup = if self.tensor_parallel == 1 { 1.0 } else { n * self.parallel_efficiency };
         let bandwidth = gpu.bandwidth_bytes_s * self.bandwidth_efficiency * speedup;
         let flops = |peak: f64| peak * self.compute_efficiency * speedup;
         let bf16 = flops(gpu.bf16_flops);
         let [fp8, fp4] = peaks(&gpu, &work.token_flops)?.map(flops);
+        let flops_s = |f: &FlopsByBits| f.bf16 / bf16 + f.fp8 / fp8 + f.fp4 / fp4;
         let (messages, token_bytes) = self.messages(&work);
         Ok(Roofline {
             fixed_s: self.pass_overhead_s + work.layers * self.layer_overhead_s + messages * self.all_reduce_s,
             always_bytes_s: work.always_bytes / bandwidth,
             blocks: work.blocks.iter().map(|blocks| BlockTimes::new(blocks, bandwidth)).collect(),
-            token_flops_s: work.token_flops.bf16 / bf16 + work.token_flops.fp8 / fp8 + work.token_flops.fp4 / fp4,
+            token_flops_s: flops_s(&work.token_flops),
             head_bytes_s: work.head_bytes / bandwidth,
             head_flops_s: work.head_flops / bf16,
             attention: work
@@ -244,6 +247,11 @@ impl RooflineSpec {
             link_token_s: token_bytes / gpu.link_bytes_s,
             expert_reuse: self.expert_reuse,
             experts_read: ExpertsRead::new(&self.experts_read),
+            context: ContextPass {
+                fixed_s: work.layers * self.layer_overhead_s,
+                bytes_s: context_bytes / bandwidth,
+                token_flops_s: flops_s(&context_flops),
+            },
         })
     }
 
