@@ -3,6 +3,7 @@
 use crate::source::Source;
 use crate::step_lengths::step_lengths;
 use foretoken_recordings::request::Answer;
+use foretoken_sim::config::DraftMethod;
 use foretoken_sim::engine::passes_by_table;
 use foretoken_sim::{EngineConfig, Time};
 
@@ -28,8 +29,10 @@ pub struct StepRow {
     /// End of the step as a share of its run's duration, from 0 to 1; 0 if the step comes from a vLLM or SGLang file.
     pub when: f64,
     /// Number of draft passes after the target's pass. Each draft pass runs over one token per request. The first
-    /// draft pass also runs over the tokens of the target's pass.
+    /// draft pass also runs over the tokens of the target's pass. If `in_one_pass`, the number of draft tokens.
     pub k: u32,
+    /// Does one pass make all draft tokens of the step, as with block drafters (DFlash, DSpark) and lookups?
+    pub in_one_pass: bool,
     /// Number of requests that decode in the step.
     pub decodes: u32,
     /// Tokens of the decoding requests in the target pass: one per request, and their verified draft tokens.
@@ -82,6 +85,7 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
                 part: Part::Step,
                 when: step.end.as_s() / last,
                 k,
+                in_one_pass: in_one_pass(engine.method),
                 decodes: logged.generation_requests,
                 verified: logged.generation_tokens,
                 prompts: logged.context_requests,
@@ -101,6 +105,18 @@ pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
         add_overlap(&mut all);
     }
     all
+}
+
+/// Does one pass of this drafter make all draft tokens of a step?
+fn in_one_pass(method: DraftMethod) -> bool {
+    match method {
+        DraftMethod::Dflash
+        | DraftMethod::Dspark
+        | DraftMethod::DsparkFillIn
+        | DraftMethod::Ngram
+        | DraftMethod::Suffix => true,
+        DraftMethod::DraftModel | DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp => false,
+    }
 }
 
 /// For asynchronous scheduling: adds the host's time to the time of each step of a busy server. The sum is the time

@@ -318,24 +318,27 @@ fn tokens(r: &StepRow) -> u64 {
     r.verified + r.prompt_tokens
 }
 
-/// Number of draft passes after the step.
+/// Number of draft passes after the step. The pass of a block drafter that only writes the step's tokens into KV is no
+/// pass of its own here, because it has no constant cost (docs/model.md 12).
 fn passes(r: &StepRow) -> f64 {
-    f64::from(r.k)
+    f64::from(if r.in_one_pass { r.k.min(1) } else { r.k })
 }
 
 /// Tokens of all draft passes after the step, summed. The first pass runs over the step's tokens and one more per
-/// request, each later pass over one token per request.
+/// request, each later pass over one token per request. A drafter with one pass runs over the step's tokens, and over
+/// one token and its draft tokens per request.
 fn draft_tokens(r: &StepRow) -> f64 {
     let requests = f64::from(r.decodes + r.prompts);
     match r.k {
         0 => 0.0,
+        k if r.in_one_pass => tokens(r) as f64 + requests * f64::from(k + 1),
         k => tokens(r) as f64 + requests * f64::from(k),
     }
 }
 
 /// Tokens of context that all draft passes after a step read together.
 fn draft_context(r: &StepRow) -> f64 {
-    r.context as f64 * f64::from(r.k)
+    r.context as f64 * passes(r)
 }
 
 /// The value at `x` of the line through `points`, by linear interpolation. Outside of the points, the first and the
@@ -360,6 +363,7 @@ mod tests {
             part: Part::Step,
             when: 0.5,
             k: 0,
+            in_one_pass: false,
             decodes,
             verified: decodes.into(),
             prompts: 0,
@@ -377,6 +381,10 @@ mod tests {
         let row = StepRow { k: 3, verified: 8, prompts: 1, prompt_tokens: 50, context: 100, ..step(2) };
         assert_eq!((draft_tokens(&row), draft_context(&row)), (58.0 + 3.0 * 3.0, 300.0));
         assert_eq!((draft_tokens(&step(2)), draft_context(&step(2))), (0.0, 0.0));
+        // A block drafter writes the 58 tokens into KV, and drafts three tokens after one token of each request.
+        let block = StepRow { in_one_pass: true, ..row };
+        assert_eq!((passes(&row), passes(&block)), (3.0, 1.0));
+        assert_eq!((draft_tokens(&block), draft_context(&block)), (58.0 + 3.0 * 4.0, 100.0));
     }
 
     /// The line that policies get is the law of the machine, also if not every number of tokens counts.

@@ -70,6 +70,7 @@ fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
         part,
         when: 0.0,
         k: 0,
+        in_one_pass: false,
         decodes: 0,
         verified: 0,
         prompts: 0,

@@ -11,6 +11,9 @@ use std::sync::LazyLock;
 /// function or the choice of experts, and a scaling before a product or the joining of attention's parts.
 pub const SMALL_KERNELS: f64 = 6.0;
 
+/// Small kernels of a layer in a pass that only writes keys and values: a norm, a rotation and the write to the cache.
+pub const WRITE_KERNELS: f64 = 3.0;
+
 /// Time of a pass outside its layers (assumed), seconds: the launch of a CUDA graph and some small kernels that sample.
 pub const PASS_S: f64 = 20e-6;
 

@@ -394,4 +394,9 @@ impl LatencyModel for LargestPass<'_> {
         self.context.fetch_max(shape.context, Ordering::Relaxed);
         self.model.pass(shape)
     }
+
+    fn context_pass(&self, shape: PassShape) -> Time {
+        self.batched.fetch_max(shape.batched, Ordering::Relaxed);
+        self.model.context_pass(shape)
+    }
 }

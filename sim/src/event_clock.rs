@@ -347,7 +347,7 @@ impl Executor for EventClock<'_> {
         };
         let shape = match pass.cost {
             PassCost::ByPass => by_pass(),
-            PassCost::Given(shape) => Some(shape),
+            PassCost::Given(shape) | PassCost::Context(shape) => Some(shape),
             PassCost::Free => None,
         };
         // Tokens that a lookup copies need no draft pass. So the draft model runs only if some request of the batch has
@@ -356,7 +356,10 @@ impl Executor for EventClock<'_> {
             .model_passes
             .is_some_and(|passes| pass.pass > passes || pass.pass > 0 && self.truths.all_matched(batch));
         if let Some(shape) = shape.filter(|_| !copied) {
-            let time = self.world.draft.pass(shape);
+            let time = match pass.cost {
+                PassCost::Context(_) => self.world.draft.context_pass(shape),
+                _ => self.world.draft.pass(shape),
+            };
             self.advance(time, u64::from(pass.pass) + 1);
         }
         self.truths.reveal(batch, pass, out);

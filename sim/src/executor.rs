@@ -129,6 +129,9 @@ pub enum PassCost {
     ByPass,
     /// The pass processes, and reads from KV, the numbers of tokens that the `PassShape` has.
     Given(PassShape),
+    /// The pass only writes the keys and values of the tokens that the `PassShape` has
+    /// ([`LatencyModel::context_pass`](crate::LatencyModel::context_pass)).
+    Context(PassShape),
     /// The pass takes no time, because an earlier pass of the step already made its tokens.
     Free,
 }

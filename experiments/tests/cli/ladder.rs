@@ -108,7 +108,11 @@ fn what_has_no_ladder_is_refused() {
 /// A scenario of the arena needs an oracle among its policies; the ladder adds one itself.
 #[test]
 fn a_scenario_with_other_policies_needs_no_oracle() {
-    let text = small().replacen("[slo]\nadaspec-scale = 1.0", "[slo]\ntpot_s = 0.1\n\n[arena]\nset = \"tuning\"\nabout = \"a test\"", 1);
+    let text = small().replacen(
+        "[slo]\nadaspec-scale = 1.0",
+        "[slo]\ntpot_s = 0.1\n\n[arena]\nset = \"tuning\"\nabout = \"a test\"",
+        1,
+    );
     let place = Place::holding(&text);
     let set = "policies=[{ fixed = { k = 2 } }]";
     let output = place.foretoken().args(["ladder", "x.toml", "-o", "out", "--set", set]).output().unwrap();

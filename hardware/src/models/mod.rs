@@ -3,6 +3,7 @@
 mod catalog;
 mod check;
 mod choice;
+mod context_work;
 mod kernels;
 mod layers;
 mod shape;

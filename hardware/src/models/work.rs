@@ -74,7 +74,7 @@ pub struct FlopsByBits {
 }
 
 impl FlopsByBits {
-    fn add(&mut self, bits: f64, flops: f64) {
+    pub(super) fn add(&mut self, bits: f64, flops: f64) {
         match bits {
             b if b > 8.0 => self.bf16 += flops,
             b if b > 4.0 => self.fp8 += flops,

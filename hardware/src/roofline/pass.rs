@@ -1,5 +1,6 @@
 //! The built roofline: computes the time of a pass from its tokens, context and query-key pairs.
 
+use super::context_pass::ContextPass;
 use super::experts_read::ExpertsRead;
 use super::kernel_times::KernelTimes;
 use crate::floors::Join;
@@ -8,7 +9,12 @@ use foretoken_sim::{LatencyModel, PassShape, Time};
 
 /// The latency model of a roofline, ready to compute the time of a pass.
 #[derive(Clone, Debug)]
-pub struct Roofline(pub(super) Form);
+pub struct Roofline {
+    /// A pass of the whole model.
+    pub(super) form: Form,
+    /// A pass that only writes the keys and values of its tokens.
+    pub(super) context: ContextPass,
+}
 
 /// How a roofline computes the time of a pass.
 #[derive(Clone, Debug)]
@@ -141,7 +147,7 @@ impl AttentionTimes {
 impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
-        match &self.0 {
+        match &self.form {
             Form::Kernels(times) => times.pass_s(shape),
             Form::Common(times) => times.pass_s(shape),
         }
@@ -168,6 +174,10 @@ impl CommonTimes {
 impl LatencyModel for Roofline {
     fn pass(&self, shape: PassShape) -> Time {
         Time::from_s(self.pass_s(shape))
+    }
+
+    fn context_pass(&self, shape: PassShape) -> Time {
+        self.context.time(shape)
     }
 }
 

@@ -1,11 +1,12 @@
 //! The settings of a roofline, the cost model from a GPU's datasheet and a model's shape.
 
+use super::context_pass::ContextPass;
 use super::experts_read::{self, ExpertsRead};
 use super::kernel_times::{ExpertTimes, KernelTimes};
 use super::memory::Memory;
 use super::pass::{AttentionTimes, BlockTimes, CommonTimes, Form, Roofline};
 use crate::bad::{BadLatency, bad};
-use crate::floors::{self, KernelFit, SMALL_KERNELS, floors};
+use crate::floors::{self, KernelFit, SMALL_KERNELS, WRITE_KERNELS, floors};
 use crate::gpus::{Gpu, GpuChoice};
 use crate::models::{Experts, FlopsByBits, ModelChoice, ModelShape, Work};
 use serde::{Deserialize, Serialize};
@@ -244,11 +245,43 @@ impl RooflineSpec {
     /// The errors of [`check`](RooflineSpec::check).
     pub fn build(&self) -> Result<Roofline, BadLatency> {
         self.check()?;
-        let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
-        Ok(Roofline(match self.floors {
+        let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
+        let work = shape.work();
+        let form = match self.floors {
             true => Form::Kernels(self.kernel_times(&gpu, &work)?),
             false => Form::Common(self.common_times(&gpu, &work)?),
-        }))
+        };
+        Ok(Roofline { form, context: self.context_pass(&gpu, &shape, &work)? })
+    }
+
+    /// The times of a pass that only writes keys and values. With floors, each layer has a product and the small
+    /// kernels of a norm, a rotation and a write to the cache, and the joining matrix is one more product.
+    fn context_pass(&self, gpu: &Gpu, shape: &ModelShape, work: &Work) -> Result<ContextPass, BadLatency> {
+        let (bytes, flops) = shape.context_work();
+        let n = f64::from(self.tensor_parallel);
+        let alone = self.tensor_parallel == 1;
+        let [fp8, fp4] = peaks(gpu, &flops)?;
+        let (fixed_s, bandwidth_share, flops_share, parallel) = match self.floors {
+            true => {
+                let fits = floors(&self.gpu, gpu);
+                let fit = fits.products.of(shape.bits.weights, shape.bits.activations);
+                let layer_s = self.layer_overhead_s.unwrap_or(WRITE_KERNELS * fits.small.floor_s);
+                let fixed_s = work.layers * (layer_s + fit.floor_s) + fit.floor_s;
+                (fixed_s, fit.bandwidth, fit.flops, self.parallel_efficiency.unwrap_or(1.0))
+            }
+            false => {
+                let fixed_s = work.layers * self.layer_overhead_s.unwrap_or(LAYER_S);
+                (fixed_s, BANDWIDTH, COMPUTE, self.parallel_efficiency.unwrap_or(PARALLEL))
+            }
+        };
+        let speedup = if alone { 1.0 } else { n * parallel };
+        let compute = speedup * self.compute_efficiency.unwrap_or(flops_share);
+        let seconds = |work: f64, peak: f64| if work == 0.0 { 0.0 } else { work / (peak * compute) };
+        Ok(ContextPass {
+            fixed_s,
+            bytes_s: bytes / (gpu.bandwidth_bytes_s * speedup * self.bandwidth_efficiency.unwrap_or(bandwidth_share)),
+            token_flops_s: seconds(flops.bf16, gpu.bf16_flops) + seconds(flops.fp8, fp8) + seconds(flops.fp4, fp4),
+        })
     }
 
     /// The times of kernels of which all reach the same shares of bandwidth and arithmetic.
@@ -260,6 +293,7 @@ impl RooflineSpec {
         let flops = |peak: f64| peak * self.compute_efficiency.unwrap_or(COMPUTE) * speedup;
         let bf16 = flops(gpu.bf16_flops);
         let [fp8, fp4] = peaks(gpu, &work.token_flops)?.map(flops);
+        let flops_s = |f: &FlopsByBits| f.bf16 / bf16 + f.fp8 / fp8 + f.fp4 / fp4;
         let (messages, token_bytes) = self.messages(work);
         let layers_s = work.layers * self.layer_overhead_s.unwrap_or(LAYER_S);
         let messages_s = messages * self.all_reduce_s.unwrap_or(ALL_REDUCE_S);
@@ -267,7 +301,7 @@ impl RooflineSpec {
             fixed_s: self.pass_overhead_s.unwrap_or(PASS_S) + layers_s + messages_s,
             always_bytes_s: work.always_bytes / bandwidth,
             blocks: work.blocks.iter().map(|blocks| BlockTimes::new(blocks, bandwidth)).collect(),
-            token_flops_s: work.token_flops.bf16 / bf16 + work.token_flops.fp8 / fp8 + work.token_flops.fp4 / fp4,
+            token_flops_s: flops_s(&work.token_flops),
             head_bytes_s: work.head_bytes / bandwidth,
             head_flops_s: work.head_flops / bf16,
             attention: work
@@ -417,7 +451,7 @@ mod tests {
         let m = spec("a100-80g", "mixtral-8x7b").build().unwrap();
         let at = |n: u64| m.pass_s(PassShape { requests: 1, batched: n, context: 0, pairs: 0 });
         // A pass with one token reads 2 of a layer's 8 experts; a pass with many tokens reads all 8.
-        let Form::Common(times) = &m.0 else { panic!("floors are not asked for") };
+        let Form::Common(times) = &m.form else { panic!("floors are not asked for") };
         let expert = times.blocks[0].bytes_s;
         assert!(((at(64) - at(1)) / expert - 6.0).abs() < 0.01);
     }

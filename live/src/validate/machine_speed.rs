@@ -110,7 +110,16 @@ pub struct Paced<'a> {
 
 impl LatencyModel for Paced<'_> {
     fn pass(&self, shape: PassShape) -> Time {
-        let usual = self.model.pass(shape);
+        self.paced(shape, self.model.pass(shape))
+    }
+
+    fn context_pass(&self, shape: PassShape) -> Time {
+        self.paced(shape, self.model.context_pass(shape))
+    }
+}
+
+impl Paced<'_> {
+    fn paced(&self, shape: PassShape, usual: Time) -> Time {
         match self.pace.factor(self.role, shape.batched) * self.slower {
             1.0 => usual,
             factor => Time::from_s(usual.as_s() * factor),

@@ -61,19 +61,19 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
     common_len = if trees { 0 } else { common_len };
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     // Number of draft passes before the first one that gives draft tokens.
-    let silent = (1..=passes.number(k)).take_while(|&pass| !passes.gives_drafts(pass)).count() as u32;
+    let silent = (1..=passes.number(k)).take_while(|&pass| passes.writes_context(pass)).count() as u32;
     for pass in 1..=silent {
-        run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
+        run.idle(executor, passes.cost(ran, k, pass))?;
     }
     let cost = |pass: u32| match pass {
         _ if in_parallel && pass > 1 => PassCost::Free,
-        _ => PassCost::Given(passes.shape(ran, k, silent + pass)),
+        _ => passes.cost(ran, k, silent + pass),
     };
     let (made, stopped) = run.passes(drafter, executor, depth, cost)?;
     let made = silent + if in_parallel { made.min(1) } else { made };
     let number = if stopped && !passes.always_all { made } else { passes.number(k) };
     for pass in made + 1..=number {
-        run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
+        run.idle(executor, passes.cost(ran, k, pass))?;
     }
     Ok(number)
 }

@@ -5,6 +5,7 @@
 
 use super::scheduler::{Derived, Lengths, SpeculativeConfig};
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
+use crate::executor::PassCost;
 use crate::latency::PassShape;
 
 /// The way in which a drafter makes its draft tokens: how many passes, and over which tokens.
@@ -120,9 +121,17 @@ impl DraftPasses {
         }
     }
 
-    /// Whether pass number `pass` (from 1) makes draft tokens. The first pass of a block drafter makes none.
-    pub fn gives_drafts(&self, pass: u32) -> bool {
-        self.kind != Kind::Block || pass == 2
+    /// Whether pass number `pass` (from 1) only writes the step's tokens into the draft model's KV, as the first pass of
+    /// a block drafter does. Such a pass makes no draft tokens.
+    pub fn writes_context(&self, pass: u32) -> bool {
+        self.kind == Kind::Block && pass == 1
+    }
+
+    /// From what a simulated clock computes the time of pass number `pass` (from 1), whose shape is
+    /// [`shape`](DraftPasses::shape).
+    pub fn cost(&self, ran: &Ran, k: u32, pass: u32) -> PassCost {
+        let shape = self.shape(ran, k, pass);
+        if self.writes_context(pass) { PassCost::Context(shape) } else { PassCost::Given(shape) }
     }
 
     /// How many tokens draft pass number `pass` (from 1) processes, and how many KV tokens it reads. `ran` has the

@@ -68,6 +68,14 @@ pub enum DraftDevice {
 pub trait LatencyModel: Send + Sync {
     /// Time of one pass. The engine calls this once or a few times in each step, so it must not allocate.
     fn pass(&self, shape: PassShape) -> Time;
+
+    /// Time of a pass that only writes the keys and values of its tokens, as the first pass of a block drafter does. It
+    /// has no attention, no feed-forward block and no output head. By default, the pass takes what its tokens add to a
+    /// pass without tokens: a round of a block drafter has the constant part of a pass once.
+    fn context_pass(&self, shape: PassShape) -> Time {
+        let tokens = PassShape { context: 0, pairs: 0, ..shape };
+        self.pass(tokens).saturating_sub(self.pass(PassShape::default()))
+    }
 }
 
 /// The coefficients of a linear pass time `T = α·context + γ·batched + δ`, each ≥ 0. `context` is the tokens of context
