@@ -149,8 +149,8 @@
   const { format, fixed } = Words;
   const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
   Object.assign(USUAL, parse(presets.profile?.opens ?? "").state);
-  // Reads the settings with which the page opens. If the acceptance is that of a run, the length is the best one, if none
-  // is given.
+  // Reads the settings with which the page opens. If a run or an experiment gives the acceptance, and the link no
+  // length, the length is the best one.
   const opened = () => {
     const hash = location.hash.slice(1);
     const { state, wrong } = parse(hash);
