@@ -4,6 +4,28 @@
 const Config = (() => {
   const DENSE = ["llama", "mistral", "qwen2", "qwen3", "internlm2", "internlm3", "yi", "granite", "olmo2", "ernie4_5", "seed_oss", "smollm3", "phi3"];
   const EXPERTS = ["mixtral", "qwen2_moe", "qwen3_moe", "phimoe", "olmoe", "glm4_moe"];
+  // What a file without a key has: the rows of hardware/src/config/defaults.json for these families.
+  const DEFAULTS = {
+    llama: { hidden_size: 4096, intermediate_size: 11008, num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 32000 },
+    mistral: { hidden_size: 4096, intermediate_size: 14336, num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 8, sliding_window: 4096, vocab_size: 32000 },
+    qwen2: { hidden_size: 4096, intermediate_size: 22016, max_window_layers: 28, num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 32, sliding_window: 4096, use_sliding_window: false, vocab_size: 151936 },
+    qwen3: { head_dim: 128, hidden_size: 4096, intermediate_size: 22016, max_window_layers: 28, num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 32, sliding_window: 4096, use_sliding_window: false, vocab_size: 151936 },
+    internlm3: { head_dim: 128, hidden_size: 4096, intermediate_size: 10240, num_attention_heads: 32, num_hidden_layers: 48, num_key_value_heads: 2, vocab_size: 128512 },
+    granite: { hidden_size: 4096, intermediate_size: 11008, num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 32000 },
+    olmo2: { hidden_size: 4096, intermediate_size: 11008, num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 50304 },
+    ernie4_5: { head_dim: 128, hidden_size: 1024, intermediate_size: 3072, num_attention_heads: 16, num_hidden_layers: 18, num_key_value_heads: 2, vocab_size: 103424 },
+    seed_oss: { head_dim: 128, hidden_size: 4096, intermediate_size: 27648, num_attention_heads: 80, num_hidden_layers: 64, num_key_value_heads: 8, vocab_size: 155136 },
+    smollm3: { hidden_size: 2048, intermediate_size: 11008, no_rope_layer_interval: 4, num_attention_heads: 16, num_hidden_layers: 36, num_key_value_heads: 4, use_sliding_window: false, vocab_size: 128256 },
+    phi3: { hidden_size: 3072, intermediate_size: 8192, num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 32064 },
+    mixtral: { hidden_size: 4096, intermediate_size: 14336, num_attention_heads: 32, num_experts_per_tok: 2, num_hidden_layers: 32, num_key_value_heads: 8, num_local_experts: 8, vocab_size: 32000 },
+    qwen2_moe: { decoder_sparse_step: 1, hidden_size: 2048, intermediate_size: 5632, max_window_layers: 28, moe_intermediate_size: 1408, num_attention_heads: 16, num_experts: 60, num_experts_per_tok: 4, num_hidden_layers: 24, num_key_value_heads: 16, shared_expert_intermediate_size: 5632, sliding_window: 4096, use_sliding_window: false, vocab_size: 151936 },
+    qwen3_moe: { decoder_sparse_step: 1, hidden_size: 2048, intermediate_size: 6144, moe_intermediate_size: 768, num_attention_heads: 32, num_experts: 128, num_experts_per_tok: 8, num_hidden_layers: 24, num_key_value_heads: 4, sliding_window: 4096, use_sliding_window: false, vocab_size: 151936 },
+    phimoe: { hidden_size: 4096, intermediate_size: 6400, num_attention_heads: 32, num_experts_per_tok: 2, num_hidden_layers: 32, num_key_value_heads: 8, num_local_experts: 16, vocab_size: 32064 },
+    olmoe: { hidden_size: 2048, intermediate_size: 2048, num_attention_heads: 16, num_experts: 64, num_experts_per_tok: 8, num_hidden_layers: 16, vocab_size: 50304 },
+    glm4_moe: { first_k_dense_replace: 1, hidden_size: 4096, intermediate_size: 10944, moe_intermediate_size: 1408, n_routed_experts: 128, n_shared_experts: 1, num_attention_heads: 96, num_experts_per_tok: 8, num_hidden_layers: 46, num_key_value_heads: 8, vocab_size: 151552 },
+  };
+  // Families whose `intermediate_size` is the width of an expert.
+  const WIDE = ["mixtral", "phimoe", "olmoe"];
   const PROGRAM = "The program may know it: model = { config = \"config.json\" } in an experiment.";
   const fail = (key, why) => { throw new Error(`${key}: ${why}`); };
 
@@ -14,11 +36,13 @@ const Config = (() => {
     try { json = JSON.parse(text); } catch (error) { fail(name, `this is not JSON (${error.message})`); }
     if (json === null || typeof json !== "object" || Array.isArray(json)) fail(name, "a config.json is a JSON object, { \"model_type\": .. }");
     const known = new Set(["model_type", "tie_word_embeddings", "torch_dtype", "dtype"]);
-    const value = (key) => { known.add(key); return json[key] ?? null; };
+    const defaults = DEFAULTS[json.model_type] ?? {};
+    const given = (key) => { known.add(key); return json[key] ?? null; };
+    const value = (key) => (key in json ? given(key) : defaults[key] ?? null);
     const number = (least) => (...keys) => {
-      const values = keys.map((key) => [key, value(key)]);
+      const values = [given, value].flatMap((of) => keys.map((key) => [key, of(key)]));
       const [key, x] = values.find(([, x]) => x !== null) ?? [null, null];
-      if (x !== null && !(Number.isInteger(x) && x >= least && x < 2 ** 32)) fail(key, `${JSON.stringify(x)} is not a whole number of at least ${least}`);
+      if (x !== null && !(Number.isInteger(x) && x >= least && x <= 2 ** 30)) fail(key, `${JSON.stringify(x)} is not a whole number of at least ${least}`);
       return x;
     };
     const [size, count] = [number(1), number(0)];
@@ -30,16 +54,21 @@ const Config = (() => {
     const type = value("model_type") ?? fail("model_type", "missing; it says how to read the rest");
     const sparse = EXPERTS.includes(type);
     if (!sparse && !DENSE.includes(type)) fail("model_type", `this page does not read \`${type}\`, only ${[...DENSE, ...EXPERTS].join(", ")}. ${PROGRAM}`);
-    for (const key of ["quantization_config", "kv_lora_rank", "layer_types", "text_config", "draft_vocab_size", "dflash_config", "target_layer_ids", "expert_dtype", "mlp_layer_types", "attn_type_list", "linear_attn_config", "full_attention_interval", "hybrid_layer_pattern", "block_configs", "layers_block_type", "sparse_attention_config", "index_n_heads", "num_kv_shared_layers", "hidden_size_per_layer_input", "attention_output_gate", "attn_output_gate", "moe_latent_size", "routed_expert_hidden_size", "enable_moe_block", "intermediate_size_mlp", "dense_intermediate_size"]) {
+    for (const key of ["quantization_config", "quantization", "transformer_layer_config", "truncated_vocab_size", "kv_lora_rank", "layer_types", "text_config", "draft_vocab_size", "dflash_config", "target_layer_ids", "expert_dtype", "mlp_layer_types", "attn_type_list", "linear_attn_config", "full_attention_interval", "hybrid_layer_pattern", "block_configs", "layers_block_type", "sparse_attention_config", "index_n_heads", "num_kv_shared_layers", "hidden_size_per_layer_input", "attention_output_gate", "attn_output_gate", "moe_latent_size", "routed_expert_hidden_size", "enable_moe_block", "intermediate_size_mlp", "dense_intermediate_size"]) {
       const x = value(key);
       if (x === null || x === false || x === 0) continue;
       if (key === "layer_types" && Array.isArray(x) && x.every((kind) => kind === "full_attention")) continue;
       fail(key, `this page does not read it. ${PROGRAM}`);
     }
+    for (const kind of Array.isArray(json.architectures) ? json.architectures : []) {
+      const other = [...DENSE, ...EXPERTS].find((name) => name.replaceAll("_", "") === String(kind).split("For")[0].toLowerCase());
+      if (other !== undefined && other !== type) fail("architectures", `\`${kind}\` is not a class of model_type \`${type}\``);
+    }
     const dtype = value("torch_dtype") ?? value("dtype") ?? "bfloat16";
     const bits = { float32: 32, bfloat16: 16, float16: 16 }[dtype] ?? fail("torch_dtype", `this page does not read \`${dtype}\`. ${PROGRAM}`);
     const hidden = needed("hidden_size");
     const layers = needed("num_hidden_layers", "num_layers", "n_layer");
+    if (layers > 10000) fail("num_hidden_layers", `${layers} layers are more than 10000, which no model has`);
     if ((value("layer_types")?.length ?? layers) !== layers) fail("layer_types", `lists ${value("layer_types").length} layers of ${layers}`);
     const heads = needed("num_attention_heads");
     const kvHeads = size("num_key_value_heads", "multi_query_group_num") ?? heads;
@@ -51,7 +80,7 @@ const Config = (() => {
     if (window !== null && value("max_window_layers") !== null) fail("max_window_layers", `this page does not read layers with and without a window. ${PROGRAM}`);
     const attention = { grouped: { heads, kv_heads: kvHeads, head_dim: headDim, ...(window !== null && value("layer_types") === null ? { window } : {}) } };
     const feedForward = sparse || value("num_experts") || value("num_local_experts") || value("n_routed_experts")
-      ? mixture(size, count, needed, value) : [[layers, { dense: { intermediate: needed("intermediate_size", "ffn_hidden_size"), gated: true } }]];
+      ? mixture(size, count, needed, value, WIDE.includes(type)) : [[layers, { dense: { intermediate: needed("intermediate_size", "ffn_hidden_size"), gated: true } }]];
     const shape = {
       name, hidden, vocab: needed("vocab_size"), tied: flag("tie_word_embeddings") ?? false,
       layers: feedForward.map(([n, block]) => ({ count: n, attention, feed_forward: block })),
@@ -65,11 +94,11 @@ const Config = (() => {
   };
 
   // The feed-forward blocks of a mixture of experts, as [number of layers, block].
-  const mixture = (size, count, needed, value) => {
+  const mixture = (size, count, needed, value, wide) => {
     const total = needed("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts");
     const active = needed("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "num_selected_experts", "top_k_experts");
     if (active > total) fail("num_experts_per_tok", `${active} of ${total} experts cannot be active`);
-    const intermediate = needed("moe_intermediate_size", "expert_intermediate_size", "intermediate_size");
+    const intermediate = size("moe_intermediate_size", "expert_intermediate_size") ?? (wide ? needed("intermediate_size") : fail("moe_intermediate_size", "missing; the width of an expert"));
     const whole = ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"].find((key) => value(key) !== null);
     const number = count("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts") ?? 0;
     const block = { experts: { total, active, intermediate, shared_intermediate: whole ? count(whole) : number * intermediate, gated: true } };
