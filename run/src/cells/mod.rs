@@ -21,7 +21,7 @@ mod store;
 mod unwritten;
 mod warnings;
 
-pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
+pub use assemble::{Advised, Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
 pub use cell_file::{CellFile, PiecesOf, Written};
 pub use failures::{Failure, Failures};
 pub use folder::{CAPACITY_JSON, FLEET_JSON, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RUNS_JSON};
