@@ -165,8 +165,8 @@ pub struct Entry {
     pub look: Look,
     /// The role of the run's policy in the comparison, such as baseline or oracle.
     pub role: Role,
-    /// The draft length of a policy that always drafts the same number of tokens; 0 for plain decoding. `None` for other
-    /// policies.
+    /// The draft length of a policy that always drafts the same number of tokens; 0 for plain decoding. `None` for
+    /// other policies.
     pub fixed: Option<u32>,
     /// Does the policy choose draft lengths without looking at the requests? Then the goodput measured at a draft
     /// length holds for all requests, and not only for requests for which the policy chose this length.
@@ -212,9 +212,9 @@ pub struct Cell {
     /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, at the same swept values and seed. `None`
     /// if one of the two runs is missing or finished no request.
     pub regret: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run (plain decoding included), minus 1, with equal swept values
-    /// and seed. The fastest policy is chosen once for all seeds. `None` if no policy could be chosen, or if one of the
-    /// two runs finished no request.
+    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run (plain decoding included), minus
+    /// 1, with equal swept values and seed. The fastest policy is chosen once for all seeds. `None` if no policy could
+    /// be chosen, or if one of the two runs finished no request.
     pub behind: Option<f64>,
     /// Mean E2E of this policy / mean E2E of the same policy in the other results that the report is compared with,
     /// minus 1; `None` without other results.
@@ -341,8 +341,8 @@ pub fn relate(cells: &mut [Cell]) {
 type Latencies = Vec<(u64, Option<f64>)>;
 
 /// Sets `behind` of every cell (one run of one policy): how much slower the policy is than the fastest policy that a
-/// server can run (plain decoding included) at the same swept values. The fastest policy has the least mean over seeds of
-/// the logarithm of its mean latency. Only policies that finished requests with every seed can be the fastest.
+/// server can run (plain decoding included) at the same swept values. The fastest policy has the least mean over seeds
+/// of the logarithm of its mean latency. Only policies that finished requests with every seed can be the fastest.
 fn set_behind(cells: &mut [Cell]) {
     let mut settings: Vec<Vec<Swept>> = Vec::new();
     for cell in cells.iter() {

@@ -33,8 +33,8 @@ pub struct Behind<'a> {
 enum Verdict {
     /// At most [`AS_GOOD`] (1 %) slower than the fastest policy on average.
     Tied,
-    /// More than [`AS_GOOD`] (1 %) slower on average than the fastest policy, in one of three cases: the interval of the
-    /// difference does not contain 0; the policy is slower in every seed; or there is only one seed.
+    /// More than [`AS_GOOD`] (1 %) slower on average than the fastest policy, in one of three cases: the interval of
+    /// the difference does not contain 0; the policy is slower in every seed; or there is only one seed.
     Slower,
     /// More than [`AS_GOOD`] (1 %) slower on average but not in every seed, and the interval of the difference contains
     /// 0. Only more seeds can decide.
@@ -98,9 +98,9 @@ pub fn rank<'a>(report: &'a Report, view: &View<'a>, combination: &[Swept]) -> O
     Some(Ranking { leader, taken, others: others.iter().filter_map(behind).collect() })
 }
 
-/// The policy to run at all of these combinations of swept values, by [`which`], as (its largest loss: the share by which
-/// it is slower than the fastest policy of a combination; its label). Leaves out policies that are not ranked at every
-/// combination. `None` if no policy remains.
+/// The policy to run at all of these combinations of swept values, by [`which`], as (its largest loss: the share by
+/// which it is slower than the fastest policy of a combination; its label). Leaves out policies that are not ranked at
+/// every combination. `None` if no policy remains.
 pub fn for_all<'a>(report: &Report, rankings: &[&Ranking<'a>]) -> Option<(f64, &'a str)> {
     let first = rankings.first()?;
     let names: Vec<&str> = [first.leader].into_iter().chain(first.others.iter().map(|b| b.policy)).collect();

@@ -1,9 +1,9 @@
 //! The one rule by which every command names a policy to run, or a draft length: `run`, its sweeps and `recommend`.
 //!
-//! A policy's loss at a load is the share by which its cost (such as the mean end-to-end latency) exceeds the least cost
-//! there. Policies are compared by their largest loss over the loads. Those within [`AS_GOOD`] of the smallest one are as
-//! good as the best. Of these, the rule takes what the server runs now; then a fixed draft length, plain decoding
-//! included; then the shortest drafts, which lose least if drafts are worse than expected.
+//! A policy's loss at a load is the share by which its cost (such as the mean end-to-end latency) exceeds the least
+//! cost there. Policies are compared by their largest loss over the loads. Those within [`AS_GOOD`] of the smallest one
+//! are as good as the best. Of these, the rule takes what the server runs now; then a fixed draft length, plain
+//! decoding included; then the shortest drafts, which lose least if drafts are worse than expected.
 
 /// Policies whose losses differ by at most this share are as good as each other.
 pub const AS_GOOD: f64 = 0.01;
@@ -14,8 +14,8 @@ pub struct Choice {
     /// The largest loss of the policy over the loads, as a share. `None` if the policy cannot be taken: it has no cost
     /// at some load.
     pub loss: Option<f64>,
-    /// The draft length of a policy that always drafts the same number of tokens; 0 for plain decoding. `None` for other
-    /// policies.
+    /// The draft length of a policy that always drafts the same number of tokens; 0 for plain decoding. `None` for
+    /// other policies.
     pub fixed: Option<u32>,
     /// The largest number of draft tokens that the policy gives a request in a step; the largest `u32` if not known.
     pub longest: u32,

@@ -1,5 +1,5 @@
-//! Simulates the policy that the headline names with the host time that was measured on a real server, if the experiment
-//! counts no host time.
+//! Simulates the policy that the headline names with the host time that was measured on a real server, if the
+//! experiment counts no host time.
 
 use crate::cells::{Advised, play, swept};
 use crate::host_band::{HostBand, SOURCE, Tried, is_left_out, leaves_out, measured};

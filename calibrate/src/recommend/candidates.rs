@@ -29,9 +29,9 @@ pub struct Candidate {
     pub longest: u32,
     /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// The candidate's cost: the geometric mean over seeds of the number that should be as low as possible, such as mean
-    /// E2E (see `Objective::cost`). `None` if a run has no cost with some seed, for example because it breaks the limit
-    /// on TPOT.
+    /// The candidate's cost: the geometric mean over seeds of the number that should be as low as possible, such as
+    /// mean E2E (see `Objective::cost`). `None` if a run has no cost with some seed, for example because it breaks the
+    /// limit on TPOT.
     pub cost: Option<f64>,
     /// Gain over the policy that the server runs now.
     pub gain: Option<Gain>,
@@ -171,16 +171,16 @@ pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
 }
 
 impl Candidate {
-    /// The candidate as a choice of [`which`], with its largest loss over the loads. `now` is the policy that the server
-    /// runs at present.
+    /// The candidate as a choice of [`which`], with its largest loss over the loads. `now` is the policy that the
+    /// server runs at present.
     pub fn choice(&self, loss: Option<f64>, now: Option<&PolicySpec>) -> Choice {
         let fixed = self.fixed.then_some(self.longest);
         Choice { longest: self.longest, now: now == Some(&self.spec), ..Choice::new(loss, fixed) }
     }
 }
 
-/// The candidate policy to run at one load, by [`which`]. `now` is the policy that the server runs at present. `None` if
-/// no candidate has a cost.
+/// The candidate policy to run at one load, by [`which`]. `now` is the policy that the server runs at present. `None`
+/// if no candidate has a cost.
 pub fn best<'a>(all: impl Iterator<Item = &'a Candidate>, now: Option<&PolicySpec>) -> Option<&'a Candidate> {
     let all: Vec<&Candidate> = all.collect();
     let least = all.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)?;

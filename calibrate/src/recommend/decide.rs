@@ -1,9 +1,9 @@
 //! Makes one recommendation from the candidate policies' results at each load.
 //!
 //! A candidate's loss at a load is its cost (such as mean E2E) / the best candidate's cost − 1. Candidates are
-//! compared by their largest loss over the loads, and one is taken by the rule of `foretoken_report::which`. A load at which every candidate falls behind the
-//! arrivals is left out, because its latencies grow with the length of the run. If all loads are of this kind, no
-//! load is left out.
+//! compared by their largest loss over the loads, and one is taken by the rule of `foretoken_report::which`. A load at
+//! which every candidate falls behind the arrivals is left out, because its latencies grow with the length of the run.
+//! If all loads are of this kind, no load is left out.
 
 use super::answer::{Best, Verdict};
 use super::at_load::AtLoad;

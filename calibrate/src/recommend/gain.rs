@@ -20,8 +20,8 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// The gain of a policy with the costs `after` over one with the costs `before`, one cost for each seed. `None` if a
-    /// cost is missing.
+    /// The gain of a policy with the costs `after` over one with the costs `before`, one cost for each seed. `None` if
+    /// a cost is missing.
     pub fn of(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Gain> {
         let logs: Option<Vec<f64>> = before.iter().zip(after).map(|(b, a)| Some(((*b)? / (*a)?).ln())).collect();
         let log = Interval::of(&logs?)?;

@@ -2,8 +2,8 @@
 //! batch size, the best policy of the serving engine, their gains at each load, and how certain the gains are.
 //!
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
-//! or at the load of an experiment. Candidates whose costs (such as mean E2E) are within 1 % of the least cost are as good
-//! as the best, and `foretoken_report::which` takes one of them.
+//! or at the load of an experiment. Candidates whose costs (such as mean E2E) are within 1 % of the least cost are as
+//! good as the best, and `foretoken_report::which` takes one of them.
 //!
 //! A gain or a loss at a load counts only if it exceeds its error. The error is the root of the sum of squares of the
 //! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised if

@@ -86,8 +86,8 @@ impl FleetAnswer {
         said
     }
 
-    /// A text such as `1.30× as fast`: mean E2E without drafting / mean E2E with the drafting of the fleet `f`, both with
-    /// the replicas of `f`.
+    /// A text such as `1.30× as fast`: mean E2E without drafting / mean E2E with the drafting of the fleet `f`, both
+    /// with the replicas of `f`.
     fn times(&self, f: &PolicyFleet) -> Option<String> {
         let replicas = f.replicas?;
         let plain = self.fleets.iter().find(|other| other.baseline && other.sweep == f.sweep)?;

@@ -12,8 +12,9 @@ const ALL: usize = 6;
 const MOST: usize = 5;
 
 /// The one or two policies that a page may advise the reader to run: the policy to run at all combinations of swept
-/// values, and the policy to run at the first n of them, for the largest n at which this policy stays within [`CLOSE`] of
-/// the fastest. n is at least 2 and does not cover all combinations. If there is no such n, there is no second policy.
+/// values, and the policy to run at the first n of them, for the largest n at which this policy stays within [`CLOSE`]
+/// of the fastest. n is at least 2 and does not cover all combinations. If there is no such n, there is no second
+/// policy.
 fn advised<'a>(report: &Report, rankings: &[&Ranking<'a>]) -> Vec<&'a str> {
     let close = (2..rankings.len()).rev().filter_map(|n| for_all(report, &rankings[..n]));
     let close = close.into_iter().find(|(behind, _)| *behind <= CLOSE);

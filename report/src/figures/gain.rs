@@ -1,5 +1,5 @@
-//! Draws, by request rate, how many times as fast requests are with drafting, and with plain decoding, as with the draft
-//! setting with which a server runs now.
+//! Draws, by request rate, how many times as fast requests are with drafting, and with plain decoding, as with the
+//! draft setting with which a server runs now.
 
 use super::axis::Axis;
 use super::page::Page;

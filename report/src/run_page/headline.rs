@@ -238,8 +238,8 @@ fn sentence(report: &Report, view: &View, combination: &[Swept], ranking: &Ranki
     text
 }
 
-/// The draft lengths of the policies with a fixed length, as text such as `1, 3, 5`, if `policy` is one of them and there
-/// are several.
+/// The draft lengths of the policies with a fixed length, as text such as `1, 3, 5`, if `policy` is one of them and
+/// there are several.
 fn lengths(report: &Report, view: &View, policy: &str) -> Option<String> {
     fixed_length(report, policy)?;
     let mut all: Vec<u32> = view.policies.iter().filter_map(|p| fixed_length(report, p.0)).filter(|k| *k > 0).collect();

@@ -22,8 +22,8 @@ pub struct Tie {
     pub needs: f64,
 }
 
-/// Two loops whose rates of draft tokens are this near to each other, relative to the tokens of a round, do not show how
-/// the time of a token depends on the rate.
+/// Two loops whose rates of draft tokens are this near to each other, relative to the tokens of a round, do not show
+/// how the time of a token depends on the rate.
 const NEAR: f64 = 0.02;
 
 impl Table {
