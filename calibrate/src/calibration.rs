@@ -8,6 +8,7 @@ use crate::foreign::Foreign;
 use crate::frontend::frontend_s;
 use crate::held_out::{Error, HeldOut};
 use crate::one_server;
+use crate::scheduling::Schedules;
 use crate::source::Source;
 use crate::verdict::{TRUSTED, Verdict, share, within};
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
@@ -43,6 +44,9 @@ pub struct Calibration {
     pub separated: bool,
     /// Whether the fitted costs may be trusted; `None` without costs.
     pub verdict: Option<Verdict>,
+    /// How far the log of each run agrees with a synchronous and with an asynchronous schedule. Empty if no log allows
+    /// it.
+    pub schedules: Vec<Schedules>,
     /// Warnings for the user, one sentence each, such as what the observed data does not show. The most serious warning
     /// comes first.
     pub warnings: Vec<String>,
@@ -76,7 +80,7 @@ impl Calibration {
         let fit_to = if separated { CostFit::to } else { CostFit::together };
         let cost = free.map(|fit| if separated { fit } else { fit_to(&rows) });
         let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows, fit_to)).unwrap_or_default();
-        let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s));
+        let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s + fit.host_request_s));
         engine.frontend_s = frontend.unwrap_or(engine.frontend_s);
         let mut c = Calibration {
             sources,
@@ -89,9 +93,13 @@ impl Calibration {
             frontend,
             separated,
             verdict: None,
+            schedules: vec![],
             warnings: vec![],
         };
         c.verdict = c.cost.is_some().then(|| c.judged());
+        if let Some(profile) = c.profile() {
+            c.schedules = c.sources.iter().filter_map(|s| Schedules::of(s, &c.engine, &profile)).collect();
+        }
         c.warnings = c.warn();
         Ok(c)
     }
@@ -137,6 +145,7 @@ impl Calibration {
             all.push("no request came to an idle server: the time between client and scheduler is not known and counts as none, so that first tokens are predicted too early; observe a closed loop of one client".to_owned());
         }
         all.extend(self.asynchronous());
+        all.extend(self.schedules.iter().filter_map(Schedules::warning));
         match &self.acceptance {
             None => all.push("no run drafted: acceptance is not known".to_owned()),
             Some(a) => {
@@ -211,7 +220,7 @@ impl Calibration {
             distrust: self.verdict.as_ref().and_then(Verdict::distrust),
             warnings: self.warnings.clone(),
             step_overhead_s: cost.host_s,
-            host: HostLaw::default(),
+            host: HostLaw { request_s: cost.host_request_s, ..HostLaw::default() },
             noise_cv: cost.noise,
             draft_lengths: self.lengths().into_iter().collect(),
             separated: self.separated,

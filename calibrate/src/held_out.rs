@@ -4,7 +4,7 @@
 use crate::costs::StepRow;
 use crate::fit::CostFit;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Errors of the step times that fitted costs predict, relative to the observed times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Error {
 impl Error {
     /// The mean absolute error and the bias of predicted step times, as text.
     pub fn in_words(&self) -> String {
-        format!("{:.1} % (bias {:+.1} %)", 100.0 * self.mean_absolute, 100.0 * self.bias)
+        format!("{:.1} % (bias {})", 100.0 * self.mean_absolute, foretoken_report::signed_percent(self.bias))
     }
 }
 
@@ -54,6 +54,50 @@ pub struct HeldOut {
     pub fitted: Error,
     /// For each draft length: (draft length, errors on the fitted steps with this draft length).
     pub by_length: Vec<(u32, Error)>,
+    /// What the form of the fitted costs cannot say, as the standard deviation of a relative error: see [`misfit`].
+    #[serde(default)]
+    pub misfit: f64,
+}
+
+/// Steps of one draft length and one number of requests count as a group if they are at least this share of the steps
+/// of their draft length.
+const GROUP: f64 = 0.05;
+/// Steps with up to this many times as many or as few requests are left out together: they say the same.
+const ALIKE: f64 = 1.5;
+
+/// The groups of steps that have one draft length and one number of requests, as (draft length, number of requests).
+fn groups(rows: &[StepRow]) -> Vec<(u32, u32)> {
+    let mut counts: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+    let mut of_length: BTreeMap<u32, usize> = BTreeMap::new();
+    for row in rows.iter().filter(|r| r.decodes > 0) {
+        *counts.entry((row.k, row.decodes)).or_default() += 1;
+        *of_length.entry(row.k).or_default() += 1;
+    }
+    let enough = |(at, n): ((u32, u32), usize)| (n as f64 >= GROUP * of_length[&at.0] as f64).then_some(at);
+    counts.into_iter().filter_map(enough).collect()
+}
+
+/// What the form of the fitted costs cannot say: the root mean square of the relative errors of the summed times of
+/// groups of steps. A group has one draft length and one number of requests. Its error by the fit itself is too small
+/// for a draft length that was not observed. Its error by a fit without it and without similar batches is too large,
+/// because the batch sizes of a prediction were observed. So the geometric mean of the two is taken, if smaller and
+/// larger batches of the draft length remain. A step at a number of requests, or a curve that the form lacks, shows
+/// here and nowhere else: a repeated run has the same misfit as the runs to which the costs were fitted.
+fn misfit(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> f64 {
+    let bias_of = |(k, decodes): (u32, u32)| {
+        let own = |r: &StepRow| r.k == k && r.decodes == decodes;
+        let is_alike = |r: &StepRow| {
+            let (a, b) = (f64::from(r.decodes.max(1)), f64::from(decodes));
+            r.k == k && a <= ALIKE * b && b <= ALIKE * a
+        };
+        let others: Vec<StepRow> = rows.iter().filter(|r| !is_alike(r)).copied().collect();
+        let inside = batches(&others, k).is_some_and(|(least, most)| least < decodes && decodes < most);
+        let by_fit = error(fit, rows.iter().filter(|r| own(r))).bias;
+        let by_others = inside.then(|| error(&fit_to(&others), rows.iter().filter(|r| own(r))).bias);
+        by_others.map_or(by_fit.abs(), |bias| (bias * by_fit).abs().sqrt())
+    };
+    let all: Vec<f64> = groups(rows).into_iter().map(bias_of).collect();
+    (all.iter().map(|bias| bias * bias).sum::<f64>() / all.len().max(1) as f64).sqrt()
 }
 
 /// The smallest and the largest number of decoding requests in the steps with draft length `k`.
@@ -112,6 +156,7 @@ impl HeldOut {
             by_time,
             fitted: error(fit, rows.iter()),
             by_length: lengths.into_iter().map(of_length).collect(),
+            misfit: misfit(fit, rows, fit_to),
         }
     }
 }
@@ -165,6 +210,21 @@ mod tests {
         (two.k, two.verified) = (2, u64::from(two.decodes) * 3);
         two.elapsed_s = 10e-3 + 1e-4 * (two.verified + two.prompt_tokens) as f64 + 10e-3;
         assert!((fit.step_s(&two) / two.elapsed_s - 1.0).abs() < 1e-3, "{} {}", fit.step_s(&two), two.elapsed_s);
+    }
+
+    /// Steps above 6 requests that take 2 ms more, and a cost that grows with the square of the requests: the fit has
+    /// no form for either.
+    #[test]
+    fn a_step_and_a_curve_that_the_form_lacks_are_misfit() {
+        let of = |more: fn(f64) -> f64| {
+            let mut rows = rows();
+            rows.iter_mut().for_each(|r| r.elapsed_s += more(f64::from(r.decodes)));
+            HeldOut::of(&CostFit::to(&rows), &rows, CostFit::to).misfit
+        };
+        let (none, step, curve) = (of(|_| 0.0), of(|n| if n > 6.0 { 2e-3 } else { 0.0 }), of(|n| 1e-4 * n * n));
+        assert!(none < 1e-6, "{none}");
+        assert!((0.002..0.08).contains(&step), "{step}");
+        assert!((0.001..0.10).contains(&curve), "{curve}");
     }
 
     /// The time of a run is the sum of its steps, so the fit must predict the mean time of steps.

@@ -115,6 +115,8 @@ pub struct Kept {
     /// The files from which the calibration was made, such as recordings of observed runs. The calibration must not
     /// predict these runs.
     pub inputs: Vec<Input>,
+    /// What the form of the fitted costs cannot say, as the standard deviation of a relative error.
+    pub misfit: f64,
     /// Warnings about the calibrated profile: that it was edited, or that its costs are not trusted.
     pub warnings: Vec<String>,
     /// The server whose runs were observed; `None` if the calibration does not name it.
@@ -136,6 +138,8 @@ struct FoundBack {
     acceptance: Vec<Position>,
     #[serde(default)]
     costs: Vec<CostFactors>,
+    #[serde(default)]
+    verdict: Option<Verdict>,
 }
 
 impl FoundBack {
@@ -197,6 +201,8 @@ pub struct Known {
     /// draw. Empty unless the calibration was made from a table of benchmark results. Other calibrations know only how
     /// well costs that are fitted to some runs predict another run.
     pub costs: Vec<CostFactors>,
+    /// The verdict on the fitted costs: whether they may be trusted; `None` if there are no costs.
+    pub verdict: Option<Verdict>,
 }
 
 impl Known {
@@ -219,7 +225,13 @@ impl Known {
             between_runs: if by_run.is_empty() { found.held_out.by_time.bias.abs() } else { square.sqrt() },
             acceptance: found.acceptance,
             costs: found.costs,
+            verdict: found.verdict,
         })
+    }
+
+    /// The verdict as text if the fitted costs are not trusted; `None` if they are, or if they were not judged.
+    pub fn not_trusted(&self) -> Option<String> {
+        self.verdict.as_ref().filter(|verdict| verdict.trusted == Some(false)).and_then(Verdict::distrust)
     }
 
     /// The observed run that started last.
@@ -268,7 +280,8 @@ impl Kept {
         let edited = foretoken_run::profiled::changed(&profile.display().to_string(), &text);
         let warnings = edited.into_iter().chain(cost.distrust.clone()).collect();
         let rates = found.acceptance.iter().map(|p| p.rate).collect();
-        Ok(Kept { cost, table, rates, engine, inputs: found.inputs, server: found.server, warnings })
+        let (inputs, misfit) = (found.inputs, found.held_out.misfit);
+        Ok(Kept { cost, table, rates, engine, inputs, misfit, server: found.server, warnings })
     }
 
     /// True if the calibration was made from the recording with this BLAKE3 digest.

@@ -20,6 +20,7 @@ pub mod predict;
 mod predict_cell;
 pub mod recommend;
 pub mod replay;
+pub mod scheduling;
 mod simple_predictions;
 pub mod source;
 mod step_lengths;

@@ -4,7 +4,7 @@ use crate::calibration::Calibration;
 use crate::foreign::Foreign;
 use crate::source::Source;
 use foretoken_policies::{BatchRange, PolicySpec};
-use foretoken_sim::Workload;
+use foretoken_sim::{Workload, arrival_rate};
 use foretoken_spec::experiment::Experiment;
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, WorkloadSpec};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,9 @@ pub struct SeenRun {
     pub table: Option<Vec<BatchRange>>,
     /// When the run started, in microseconds since 1970.
     pub started_unix_us: u64,
+    /// The mean end-to-end latency that was measured, seconds; `None` if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_e2e_s: Option<f64>,
 }
 
 impl ObservedLoad {
@@ -113,7 +116,7 @@ impl Calibration {
             let times: Vec<f64> = file.requests.iter().filter_map(|r| r.0).collect();
             let ends = times.iter().fold((f64::INFINITY, 0.0f64), |(a, b), &t| (a.min(t), b.max(t)));
             let span = ends.1 - ends.0;
-            let rate = if span > 0.0 { (times.len() - 1) as f64 / span } else { 0.0 };
+            let rate = arrival_rate(times.len(), span).unwrap_or_default();
             let workload = self.workload_of(at);
             let name = name_of(&workload.arrivals, rate, &self.name_of(at));
             ((true, rate), ObservedLoad { name, runs: vec![], requests: file.requests.len(), workload })
@@ -214,8 +217,16 @@ impl SeenRun {
             recording: source.path.display().to_string(),
             k: source.k,
             started_unix_us: source.recording.head.started_unix_us,
+            mean_e2e_s: mean_e2e_s(source),
         }
     }
+}
+
+/// The mean end-to-end latency of the finished requests of an observed run, seconds; `None` if no request finished.
+fn mean_e2e_s(source: &Source) -> Option<f64> {
+    let records = &source.run.run.records;
+    let all: Vec<f64> = (0..records.len()).filter(|&i| records.finished(i)).map(|i| records.e2e_s(i)).collect();
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
 /// A workload with the arrival times and lengths of the requests in the trace at `path`.
@@ -287,7 +298,7 @@ pub fn mean_rate(w: &Workload) -> f64 {
         (Some(first), Some(last)) => last.saturating_sub(*first).as_s(),
         _ => 0.0,
     };
-    if span > 0.0 { (w.len() - 1) as f64 / span } else { 0.0 }
+    arrival_rate(w.len(), span).unwrap_or_default()
 }
 
 /// The name of a load: the kind of arrivals, and their rate or the number of clients. `log` is the name of the trace

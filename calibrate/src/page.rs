@@ -7,7 +7,7 @@ use crate::held_out::Error;
 use crate::source::load;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{
-    AtPosition, Profiled, ProfiledFit, ProfiledPass, cost_figure, positions_figure, profile_figures,
+    AtPosition, Profiled, ProfiledFit, ProfiledPass, cost_figure, positions_figure, profile_figures, signed_percent,
 };
 use foretoken_traces::truth::TruthTable;
 
@@ -88,13 +88,6 @@ fn percent(x: f64) -> String {
     format!("{:.1} %", 100.0 * x)
 }
 
-/// A share as text in percent with one decimal and always a sign, such as `+3.1 %`.
-fn signed(x: f64) -> String {
-    // A share that rounds to 0 is set to 0. Without this, a small negative share would read "-0.0 %" on the page.
-    let x = if x.abs() < 5e-4 { 0.0 } else { x };
-    format!("{:+.1} %", 100.0 * x)
-}
-
 /// A run's name with its draft length and its load, because several runs may have the same name.
 fn run_name(c: &Calibration, run: usize) -> String {
     let name = c.name_of(run);
@@ -137,7 +130,13 @@ fn costs(c: &Calibration) -> Section {
                 false => "not told apart: the target pass has the time of the whole step".into(),
             },
         ),
-        ("the host between steps".into(), ms(fit.host_s)),
+        (
+            "the host between steps".into(),
+            match fit.host_request_s {
+                0.0 => ms(fit.host_s),
+                s => format!("{} + {:.1} us a request", ms(fit.host_s), 1e6 * s),
+            },
+        ),
         ("between client and scheduler, there and back".into(), ms(c.engine.frontend_s)),
         ("steps around the fit".into(), format!("{:.1} %", 100.0 * fit.noise)),
     ]));
@@ -155,7 +154,7 @@ fn costs(c: &Calibration) -> Section {
             Value::text(name),
             Value::number(e.steps as f64, e.steps.to_string()),
             Value::number(e.mean_absolute, percent(e.mean_absolute)),
-            Value::number(e.bias, signed(e.bias)),
+            Value::number(e.bias, signed_percent(e.bias)),
         ]));
     };
     for (run, e) in &c.held_out.by_run {

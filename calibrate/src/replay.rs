@@ -41,6 +41,21 @@ fn content(step: &LoggedStep) -> Content {
 /// # Errors
 /// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
+    // The number of attempts is limited, because a request may be moved back and forth without end.
+    replay_within(source, engine, cost, k, 8 * source.run.answers.len() + 1)
+}
+
+/// As [`replay`], with at most `attempts` attempts to place the requests.
+///
+/// # Errors
+/// The engine does not accept the settings.
+pub fn replay_within(
+    source: &Source,
+    engine: &EngineConfig,
+    cost: &Calibrated,
+    k: u32,
+    attempts: usize,
+) -> Result<Option<Replayed>> {
     let run = &source.run;
     let known = |a: &Answer| k == 0 || a.rounds_are_whole();
     // Every answer must be finished. If the run drafted, the server must report draft tokens for every step of the
@@ -53,8 +68,8 @@ pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32)
     let mut replayed =
         Replayed { run: source.name(), steps: run.steps.len(), placed: places.len(), ..Replayed::default() };
     // An attempt repeats the whole schedule. If it differs from the log, some requests are moved to other steps for
-    // the next attempt. The number of attempts is limited, because a request may be moved back and forth without end.
-    for _ in 0..8 * places.len() + 1 {
+    // the next attempt.
+    for _ in 0..attempts {
         let made = replay.make(&places)?;
         let differs = run.steps.iter().zip(&made.contents).position(|(log, ours)| content(&log.logged) != *ours);
         let short = (made.contents.len() != run.steps.len()).then(|| made.contents.len().min(run.steps.len()));

@@ -17,10 +17,30 @@ pub struct Law {
     pub host_s: f64,
     /// Probability that a draft token of the synthetic server is right, independent of all other draft tokens.
     pub rate: f64,
+    /// Costs that `calibrate` has no form for.
+    pub foreign: Foreign,
+}
+
+/// Costs of a synthetic server that `calibrate` has no form for.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign {
+    /// Seconds of a target pass, times the square of the step's tokens that follow an answer's first token.
+    pub square_s: f64,
+    /// Further seconds of a step with more than 8 requests.
+    pub above_8_s: f64,
+    /// Seconds of the host between two steps for each request.
+    pub host_request_s: f64,
 }
 
 /// The costs and acceptance of the synthetic server that most tests use.
-pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s: 1e-3, rate: 0.7 };
+pub const LAW: Law = Law {
+    target_s: 9e-3,
+    token_s: 2e-4,
+    draft_s: 3e-3,
+    host_s: 1e-3,
+    rate: 0.7,
+    foreign: Foreign { square_s: 0.0, above_8_s: 0.0, host_request_s: 0.0 },
+};
 
 /// The draft lengths that a synthetic server uses.
 #[derive(Clone, Copy, Debug)]
@@ -132,9 +152,11 @@ impl Law {
             let decodes = running.len() as u32 - prompts.len() as u32;
             let (context, generation) = (prompts.iter().sum::<u32>(), decodes * (held + 1));
             let (behind, passes) = lengths.behind(running.len() as u32);
-            let elapsed =
-                self.target_s + self.token_s * f64::from(context + generation) + self.draft_s * f64::from(passes);
-            now += elapsed + self.host_s;
+            let (tokens, verified) = (f64::from(context + generation), f64::from(generation));
+            let above = if running.len() > 8 { self.foreign.above_8_s } else { 0.0 };
+            let pass = self.target_s + self.token_s * tokens + self.foreign.square_s * verified * verified + above;
+            let elapsed = pass + self.draft_s * f64::from(passes);
+            now += elapsed + self.host_s + self.foreign.host_request_s * running.len() as f64;
             step += 1;
             let line = format!(
                 "{:.6} INFO x Iteration({step}): {} context requests, {context} context tokens, {decodes} generation requests, \

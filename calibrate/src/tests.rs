@@ -137,6 +137,32 @@ fn comparison() -> &'static ServerComparison {
     })
 }
 
+/// A server whose costs have terms that `calibrate` lacks: a square of the tokens, 2.1 ms more above 8 requests, and
+/// host time by requests. Each moves a step of 12 requests with K = 3 by at least 10 %. The intervals of held-out draft
+/// lengths must contain what the form of the costs cannot say.
+#[test]
+fn intervals_contain_what_the_form_of_the_costs_cannot_say() {
+    let foreign = crate::synthetic::Foreign { square_s: 1.5e-6, above_8_s: 2.1e-3, host_request_s: 0.2e-3 };
+    let law = Law { token_s: 1e-4, foreign, ..LAW };
+    let (dir, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let loads = [1, 4, 12];
+    let fitted = [0, 3].into_iter().flat_map(|k| loads.map(|clients| law.write(dir.path(), k, clients, 1)));
+    let fitted = open_all(&fitted.collect::<Vec<_>>()).unwrap();
+    let c = Calibration::of(fitted, vec![]).unwrap();
+    c.write(&to.path().join("cal"), false).unwrap();
+    let mut kept = Kept::read(&to.path().join("cal")).unwrap();
+    let held = [1, 2, 5].into_iter().flat_map(|k| loads.map(|clients| law.write(dir.path(), k, clients, 11)));
+    let held = open_all(&held.collect::<Vec<_>>()).unwrap();
+    let covered = |kept: &mut Kept, misfit: f64| {
+        kept.misfit = misfit;
+        compare(kept, &held, &c.sources).unwrap().held_out
+    };
+    let (without, with) = (covered(&mut kept, 0.0), covered(&mut kept, c.held_out.misfit));
+    assert!(with.within_interval as f64 >= 0.9 * with.numbers as f64, "{with:?}, without the misfit {without:?}");
+    assert!(without.within_interval < with.within_interval, "the misfit shows: {without:?}");
+    assert!(with.median_half_width.unwrap() < 0.12, "{with:?}");
+}
+
 #[test]
 fn a_length_that_was_not_observed_is_predicted() {
     for cell in &comparison().cells {
@@ -377,7 +403,7 @@ fn a_prediction_reads_what_was_asked_and_nothing_else() {
     let kept = Kept::read(&to.path().join("cal")).unwrap();
     let table = AcceptanceFrom::Table(kept.table.as_ref().unwrap());
     let world = Prediction { cost: &kept.cost, acceptance: table, engine: &kept.engine, seed: 1 };
-    let slow = Law { target_s: 30e-3, token_s: 1e-3, draft_s: 9e-3, host_s: 5e-3, rate: 0.2 };
+    let slow = Law { target_s: 30e-3, token_s: 1e-3, draft_s: 9e-3, host_s: 5e-3, rate: 0.2, ..LAW };
     let [a, b] = [LAW.write(dir.path(), 2, 4, 9), slow.write(other.path(), 2, 4, 9)].map(|p| Source::open(&p).unwrap());
     assert_ne!(a.run.run.records.finish, b.run.run.records.finish);
     let [a, b] = [a, b].map(|source| world.serve(&source, 2).unwrap().records);

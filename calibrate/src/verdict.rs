@@ -87,7 +87,7 @@ pub(crate) fn within(error: f64) -> bool {
 
 /// A relative error as text in percent with its sign, such as `-61.7 %`.
 pub(crate) fn share(error: f64) -> String {
-    format!("{:+.1} %", 100.0 * error)
+    foretoken_report::signed_percent(error)
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //! the highest rate that a server carries. A server carries a rate if enough requests keep their SLO bounds and the
 //! queue does not grow.
 
+use crate::host::WithHost;
 use crate::load::{Load, Log, Spread};
 use crate::probe::Probe;
 use crate::search::{Next, Search};
-use foretoken_report::Swept;
-use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_report::{Mark, Swept};
+use foretoken_sim::metrics::{Interval, Range, Slo};
 use serde::{Serialize, Serializer};
 
 /// How a search for a capacity (the highest request rate that a server carries) ended.
@@ -57,6 +58,10 @@ pub struct SeedResult {
     /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request (outside of
     /// the warm-up) / number of GPUs. `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
+    /// Which limit of the engine requests exceed, so that they are rejected at any rate, and what to change. Only
+    /// stated if no rate is carried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<String>,
     /// How evenly the requests' arrivals are spread over time.
     pub spread: Spread,
     /// Which requests of a log (a trace of arrivals) were run; absent for generated arrivals.
@@ -91,6 +96,7 @@ impl SeedResult {
             exceptions: Search::exceptions(&tried),
             tried_up_to: probes.last().map_or(0.0, |p| p.rate),
             tok_s_gpu: req_s.map(|rate| rate * tokens_gpu),
+            rejected: None,
             spread: load.spread,
             log: load.log,
             probes,
@@ -132,10 +138,15 @@ impl Capacity {
             baseline: false,
             bound: false,
             sweep,
-            req_s: rates.and_then(|r| Interval::of(&r)),
-            tok_s_gpu: tokens.and_then(|t| Interval::of(&t)),
+            req_s: rates.and_then(|r| Interval::within(Range::FromZero, &r)),
+            tok_s_gpu: tokens.and_then(|t| Interval::within(Range::FromZero, &t)),
             seeds,
         }
+    }
+
+    /// The caveats of the policy's row.
+    pub fn marks(&self) -> &'static [Mark] {
+        marks(self.bound)
     }
 
     /// Number of seeds whose capacity search ended with the verdict `verdict`.
@@ -158,7 +169,9 @@ impl Capacity {
         let mut notes = Vec::new();
         let seeds = self.seeds.len();
         if let some @ 1.. = self.count(Verdict::NoRate) {
-            notes.push(format!("no rate is carried, however low ({some} of {seeds} seeds)"));
+            let why = self.seeds.iter().find_map(|s| s.rejected.as_ref());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            notes.push(format!("no rate is carried, however low ({some} of {seeds} seeds){why}"));
         }
         if let some @ 1.. = self.count(Verdict::EveryRateTried) {
             let up_to = self.tried_up_to();
@@ -181,6 +194,11 @@ impl Capacity {
         }
         notes
     }
+}
+
+/// The caveats of a policy that sees the hidden truth (`bound`), or of another.
+pub fn marks(bound: bool) -> &'static [Mark] {
+    if bound { &[Mark::SeesHiddenTruth] } else { &[] }
 }
 
 /// Serialises swept values as a map from the setting's path to its value.
@@ -213,4 +231,8 @@ pub struct Answer {
     /// The capacity (highest carried request rate) of each policy at each combination of swept values. Policies vary
     /// fastest in the list.
     pub capacities: Vec<Capacity>,
+    /// The best policy and plain decoding with the host time of a measured server, for combinations of swept values at
+    /// which the experiment counts no host time and a drafting policy carries most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<WithHost>,
 }

@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Capacity, Limit, Verdict};
 use crate::page::page;
-use crate::words::{digits, values};
+use crate::words::{spread_of, values};
 use foretoken_report::{
     CapacityRow, CapacityWords, Carried, Figure, Key, ProbeRow, Staged, TriedRate, capacity_figures, write_capacity,
     write_probes,
@@ -83,7 +83,6 @@ fn in_words(verdict: Verdict) -> &'static str {
 fn draw(answer: &Answer, plan: &Plan) -> Vec<Figure> {
     let look = |c: &Capacity| plan.policies.iter().find(|p| p.spec.label() == c.policy).map(|p| p.spec.look());
     let carried = |c: &Capacity| {
-        let half = c.req_s.and_then(|i| Some(format!(" ± {}", digits(i.half_width?, i.mean)))).unwrap_or_default();
         let tried = c.seeds.first().map_or(&[][..], |s| &s.probes).iter();
         let tried = tried.filter_map(|p| {
             let steady = p.steady.unwrap_or(false);
@@ -95,7 +94,7 @@ fn draw(answer: &Answer, plan: &Plan) -> Vec<Figure> {
             value: if let [one] = c.sweep.as_slice() { one.number } else { None },
             look: look(c)?,
             req_s: c.req_s,
-            words: format!("{}{half}", c.rate_in_words()),
+            words: format!("{}{}", c.rate_in_words(), spread_of(c, " ± ").unwrap_or_default()),
             tried: tried.collect(),
         })
     };

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod fleet;
+mod host;
 pub mod kept;
 mod load;
 mod page;

@@ -4,7 +4,7 @@
 use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;
 use foretoken_run::workload::first;
-use foretoken_sim::{Arrivals, RequestId, Time};
+use foretoken_sim::{Arrivals, RequestId, Time, arrival_rate};
 use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
@@ -88,7 +88,8 @@ impl Load {
 
     /// Makes the load for the search of a smallest fleet from the whole workload of `variant` (a combination of swept
     /// values). With a time window, only requests that arrive in it count. Without a window, all requests count except
-    /// a warm-up of `warm_up_requests` requests at each end, but at most a tenth of all requests at each end.
+    /// a warm-up of `warm_up_requests` requests at each end, but at most a tenth of all requests at each end. The
+    /// answer says how many counted.
     ///
     /// # Errors
     /// The arrivals are a closed loop or sessions; there are too few requests for the wanted share; all requests arrive
@@ -134,7 +135,7 @@ impl Load {
         let output_tokens = counted.clone().map(output).sum::<f64>() / counted.len() as f64;
         let rate = match spec.window_s {
             Some([from, to]) => counted.len() as f64 / (to - from),
-            None => (base.len() - 1) as f64 / end,
+            None => arrival_rate(base.len(), end).unwrap_or_default(),
         };
         let log = is_log.then(|| Log {
             requests,

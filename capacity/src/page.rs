@@ -2,9 +2,9 @@
 //! numbers.
 
 use crate::answer::{Answer, Capacity};
-use crate::words::digits;
-use foretoken_report::Figure;
+use crate::words::spread_of;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
+use foretoken_report::{Figure, Mark};
 use foretoken_run::cells::Folder;
 use foretoken_run::plan::Plan;
 use foretoken_run::report::Portable;
@@ -121,15 +121,14 @@ fn matrix(answer: &Answer) -> Option<Table> {
             },
             None => Value::none(),
         };
-        let values = [Value::text(c.policy.clone())].into_iter().chain(by_value.iter().map(cell));
+        let values = [Value::text(Mark::beside(&c.policy, c.marks()))].into_iter().chain(by_value.iter().map(cell));
         table.rows.push(Row { apart: c.bound || c.baseline, ..Row::of(values) });
     }
     Some(table)
 }
 
 fn with_half(c: &Capacity) -> String {
-    let half = c.req_s.and_then(|i| Some(format!(" ± {}", digits(i.half_width?, i.mean)))).unwrap_or_default();
-    format!("{}{half}", c.rate_in_words())
+    format!("{}{}", c.rate_in_words(), spread_of(c, " ± ").unwrap_or_default())
 }
 
 /// The table of all capacities (highest carried request rates). Rows are in the order of the sweep; rows with equal
@@ -150,13 +149,14 @@ fn table(answer: &Answer, plan: &Plan) -> Table {
     for c in answer.sorted() {
         let tried: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
         let look = plan.policies.iter().find(|p| p.spec.label() == c.policy).map(|p| p.spec.look());
-        let policy = look.map_or_else(|| Value::text(&c.policy), |look| Value::policy(&c.policy, look));
+        let name = Mark::beside(&c.policy, c.marks());
+        let policy = look.map_or_else(|| Value::text(&name), |look| Value::policy(&name, look));
         let rate = match c.req_s {
             Some(i) => Value::number(i.mean, c.rate_in_words()),
             None => Value { number: true, ..Value::text(c.rate_in_words()) },
         };
         let number = |x: Option<(f64, String)>| x.map_or_else(Value::none, |(x, text)| Value::number(x, text));
-        let half = c.req_s.and_then(|i| i.half_width.map(|half| (half, digits(half, i.mean))));
+        let half = c.req_s.and_then(|i| i.half_width).zip(spread_of(c, ""));
         let values = [
             policy,
             rate,

@@ -2,11 +2,13 @@
 //! one after another, because later searches begin near the capacity that an earlier seed found.
 
 use crate::answer::{Answer, Capacity, SeedResult};
+use crate::host;
 use crate::kept::write;
 use crate::load::Load;
 use crate::probe::{Probe, Trial};
 use crate::search::{Next, Search};
 use crate::store::{SearchId, Store};
+use foretoken_policies::PolicySpec;
 use foretoken_run::bar::Bar;
 use foretoken_run::cells::{Folder, Mode, Speed, play, swept};
 use foretoken_run::plan::Plan;
@@ -56,7 +58,12 @@ pub fn complete(
     work.interrupt.keeps("every rate that was tried is kept", "run the same command with --resume to go on");
     let watch = work.interrupt.watch();
     let started = Instant::now();
-    let answer = pool.install(|| run(plan, spec, &folder, work)).inspect_err(|problem| {
+    let search = || -> Result<Answer> {
+        let answer = run(plan, spec, &folder, work)?;
+        let host = host::look(plan, spec, &folder, work, &answer)?;
+        Ok(Answer { host, ..answer })
+    };
+    let answer = pool.install(search).inspect_err(|problem| {
         if problem.exit == Exit::BadInput {
             folder.abandon();
         }
@@ -95,11 +102,11 @@ pub fn run_these(
 ) -> Result<Answer> {
     let store = Store::open(folder, &plan.digest())?;
     let bar = Bar::new((pairs.len() * plan.seeds.len()) as u64, "searches", &work.counts);
-    let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar };
+    let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar: &bar, to_the_end: true };
     // All searches run before an error is returned. If several searches failed, returns the error of the first failed
     // search in the order of `pairs`, so that the error does not depend on which thread failed first.
     let found: Vec<Result<Capacity>> = pairs.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
-    searcher.bar.finish();
+    bar.finish();
     Ok(Answer {
         name: plan.name.clone(),
         source: plan.source().to_string(),
@@ -108,15 +115,19 @@ pub fn run_these(
         window_s: spec.window_s,
         warnings: plan.warnings().into_iter().map(str::to_owned).collect(),
         capacities: found.into_iter().collect::<Result<_>>()?,
+        host: Vec::new(),
     })
 }
 
-struct Searcher<'a> {
-    plan: &'a Plan,
-    spec: &'a CapacitySpec,
-    store: Store,
-    flag: &'a AtomicBool,
-    bar: Bar,
+/// What all searches of a plan have in common.
+pub(crate) struct Searcher<'a> {
+    pub plan: &'a Plan,
+    pub spec: &'a CapacitySpec,
+    pub store: Store,
+    pub flag: &'a AtomicBool,
+    pub bar: &'a Bar,
+    /// Are runs repeated to the end for the figure of the first seed?
+    pub to_the_end: bool,
 }
 
 impl Searcher<'_> {
@@ -134,7 +145,9 @@ impl Searcher<'_> {
         Ok(Capacity { baseline, bound: spec.sees_hidden_truth(), ..averaged })
     }
 
-    fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<SeedResult> {
+    /// Searches the capacity of one policy with one seed. `near` are the two rates with which the search begins; `None`
+    /// for the experiment's.
+    pub(crate) fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<SeedResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
         let load = Load::of(&mut setting, variant, self.spec)?;
@@ -156,12 +169,29 @@ impl Searcher<'_> {
                 end => break end,
             }
         };
-        if let (Next::Found(rate), 0) = (end, id.seed) {
+        if let (Next::Found(rate), 0, true) = (end, id.seed, self.to_the_end) {
             self.finish(&trial, &mut setting, rate, &mut probes)?;
             self.store.save(id, &probes)?;
         }
         let tokens_gpu = load.output_tokens / f64::from(variant.gpus());
-        Ok(SeedResult::of(number, end, slo, tokens_gpu, &load, probes))
+        let rejected = if end == Next::Nothing { self.rejected(&mut setting, &load, policy)? } else { None };
+        Ok(SeedResult { rejected, ..SeedResult::of(number, end, slo, tokens_gpu, &load, probes) })
+    }
+
+    /// Which limit of the engine rejects requests, in the words of `foretoken run`; `None` if none is rejected. A run
+    /// at the experiment's own rate shows it, because such requests are rejected at any rate.
+    fn rejected(&self, setting: &mut Setting, load: &Load, policy: &PolicySpec) -> Result<Option<String>> {
+        setting.workload.arrival = load.at(load.own_rate());
+        match play(setting, policy, Some(Slo::default()), self.flag) {
+            Ok(played) => Ok(played.stored.warnings.into_iter().find(|warning| warning.contains("were rejected"))),
+            Err(problem) if problem.exit == Exit::BadInput => {
+                let said = problem.message();
+                // The note has the policy's name already.
+                let said = said.strip_prefix(&format!("{}: ", policy.label())).unwrap_or(said);
+                Ok(Some(format!("{said}; {}", problem.help_text())))
+            }
+            Err(problem) => Err(problem),
+        }
     }
 
     /// Repeats runs that were stopped early until all their counted requests (without the warm-up) have ended, because

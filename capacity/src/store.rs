@@ -23,6 +23,8 @@ pub struct SearchId {
 /// The folder that stores the runs of one experiment's capacity searches.
 pub struct Store {
     folder: PathBuf,
+    /// The beginning of the names of the files.
+    name: String,
     plan: String,
 }
 
@@ -42,11 +44,16 @@ impl Store {
         let folder = results.path().join(PROBES);
         std::fs::create_dir_all(&folder)
             .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
-        Ok(Store { folder, plan: plan.to_owned() })
+        Ok(Store { folder, name: String::new(), plan: plan.to_owned() })
+    }
+
+    /// The store of other searches in the same folder, whose files' names begin with `name`.
+    pub fn named(self, name: &str) -> Store {
+        Store { name: name.to_owned(), ..self }
     }
 
     fn path(&self, id: SearchId) -> PathBuf {
-        self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
+        self.folder.join(format!("{}v{}-p{}-s{}.json", self.name, id.variant, id.policy, id.seed))
     }
 
     /// The stored runs of the search `id`, one per tried rate. Empty if the file is missing, is damaged, or was written

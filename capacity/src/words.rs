@@ -1,8 +1,10 @@
 //! The results of a capacity search as text: a table, headlines and notes.
 
 use crate::answer::{Answer, Capacity, Verdict};
+use crate::host::WithHost;
 use crate::load::Log;
-use foretoken_report::{Swept, plain_table};
+use foretoken_report::{Mark, Swept, plain_table, spread};
+use foretoken_run::host_band::DEPENDS;
 use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
 
@@ -37,12 +39,11 @@ impl Answer {
         let head = swept.into_iter().chain(["policy".to_owned()]);
         let head = head.chain(["requests/s", "±", "tokens/s a GPU", "seeds", "probes"].map(str::to_owned));
         let rows = self.sorted().into_iter().map(|c| {
-            let half = c.req_s.and_then(|i| Some(digits(i.half_width?, i.mean))).unwrap_or_default();
             let probes: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
-            let lead = c.sweep.iter().map(|s| s.value.clone()).chain([c.policy.clone()]);
+            let lead = c.sweep.iter().map(|s| s.value.clone()).chain([Mark::beside(&c.policy, c.marks())]);
             let numbers = [
                 c.rate_in_words(),
-                half,
+                spread_of(c, "").unwrap_or_default(),
                 c.tok_s_gpu.map_or(String::new(), |i| format!("{:.0}", i.mean)),
                 c.seeds.len().to_string(),
                 probes.to_string(),
@@ -90,6 +91,10 @@ impl Answer {
     pub fn headlines(&self) -> Vec<String> {
         let line = |(at, capacities): (String, Vec<&Capacity>)| {
             let sentence = headline(&capacities);
+            let sentence = match self.host.iter().find(|host| host.at == at && host.turns) {
+                Some(host) => format!("{DEPENDS} Without host time {sentence} {}", host.in_words()),
+                None => sentence,
+            };
             if at.is_empty() { sentence } else { format!("{at}: {sentence}") }
         };
         self.at_each_value().into_iter().map(line).collect()
@@ -108,7 +113,9 @@ impl Answer {
             }
         }
         let lines = notes.into_iter().map(|(note, names)| format!("{}: {note}", names.join("; ")));
-        lines.chain(self.of_the_load()).collect()
+        let stays = self.host.iter().filter(|host| !host.turns).map(WithHost::stays);
+        let marks = Mark::notes(self.capacities.iter().map(Capacity::marks));
+        lines.chain(self.of_the_load()).chain(stays).chain(marks).collect()
     }
 
     /// Notes on the requests that were run: which requests of a log (trace of arrivals), and which window the rates
@@ -174,7 +181,7 @@ impl Capacity {
     /// The key by which capacities are sorted: the mean capacity over seeds, requests per second. If no rate is carried
     /// (served within the SLO) with some seeds: minus the number of these seeds. Otherwise, if every tried rate is
     /// carried with some seed: infinity.
-    fn rank(&self) -> f64 {
+    pub(crate) fn rank(&self) -> f64 {
         match self.req_s {
             Some(i) => i.mean,
             None if self.count(Verdict::NoRate) > 0 => -(self.count(Verdict::NoRate) as f64),
@@ -269,8 +276,17 @@ fn percent(share: f64) -> String {
 /// The number `x` as text. It has the number of decimals, at most five, with which the number `of` has three
 /// significant digits.
 pub fn digits(x: f64, of: f64) -> String {
-    let decimals = if of > 0.0 { (2 - of.log10().floor() as i32).clamp(0, 5) as usize } else { 2 };
-    format!("{x:.decimals$}")
+    format!("{x:.*}", decimals(of))
+}
+
+fn decimals(of: f64) -> usize {
+    if of > 0.0 { (2 - of.log10().floor() as i32).clamp(0, 5) as usize } else { 2 }
+}
+
+/// What follows a capacity: half the width of its interval over seeds behind `sign`, or both ends if the interval would
+/// go below 0. `None` with one seed, and without a rate.
+pub fn spread_of(c: &Capacity, sign: &str) -> Option<String> {
+    c.req_s.and_then(|i| spread(&i, 1.0, decimals(i.mean), sign))
 }
 
 /// The policy's label and the swept values of a capacity, as text.

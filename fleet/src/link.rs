@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Bandwidth, 10⁹ bytes a second, above 0; `inf` for a link that takes no time.
+    /// Bandwidth, 10⁹ bytes a second, at least 0.001; `inf` for a link that takes no time.
     pub bandwidth_gb_s: f64,
     /// Seconds from the start of a transfer until its bytes flow, ≥ 0.
     #[serde(default)]
@@ -49,15 +49,20 @@ pub enum SharedBy {
     Fleet,
 }
 
+/// Least bandwidth of a link, 10⁹ bytes a second. With less, the KV of one prompt takes hours.
+const LEAST_GB_S: f64 = 1e-3;
+
 impl Link {
     /// Checks that bandwidth, latency and bytes are within their ranges.
     ///
     /// # Errors
     /// A number is outside its range. The error is its key, and what is wrong.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        if self.bandwidth_gb_s.is_nan() || self.bandwidth_gb_s <= 0.0 {
+        if self.bandwidth_gb_s.is_nan() || self.bandwidth_gb_s < LEAST_GB_S {
             let gb = self.bandwidth_gb_s;
-            return Err(("bandwidth_gb_s", format!("{gb} is not a bandwidth above 0: no KV would ever arrive")));
+            let what =
+                format!("{gb} is not a bandwidth of at least {LEAST_GB_S} (1 MB/s): KV would hardly ever arrive");
+            return Err(("bandwidth_gb_s", what));
         }
         if !(self.latency_s >= 0.0 && self.latency_s.is_finite()) {
             return Err(("latency_s", format!("{} is not a time of at least 0 s", self.latency_s)));
@@ -213,7 +218,10 @@ mod tests {
 
     #[test]
     fn a_link_without_bandwidth_is_refused() {
-        assert_eq!(link(0.0, 0.0).check().unwrap_err().0, "bandwidth_gb_s");
+        for gb in [0.0, 1e-6, -1.0] {
+            assert_eq!(link(gb, 0.0).check().unwrap_err().0, "bandwidth_gb_s");
+        }
+        assert!(link(1e-3, 0.0).check().is_ok());
         assert_eq!(link(f64::NAN, 0.0).check().unwrap_err().0, "bandwidth_gb_s");
         assert_eq!(link(1.0, -1.0).check().unwrap_err().0, "latency_s");
         assert_eq!(Link { kv_bytes_token: Some(0.0), ..link(1.0, 0.0) }.check().unwrap_err().0, "kv_bytes_token");

@@ -26,7 +26,7 @@ mod truth;
 /// A fuzz target: it gives any bytes to a reader, and panics if a check of the results fails.
 pub type Target = fn(&[u8]);
 
-/// Every fuzz target with its name. A fuzz target's inputs are in `corpus/NAME` and `seeds/NAME`.
+/// Every fuzz target with its name. A fuzz target's inputs are in the archive `corpus/NAME.tar.gz` and the folder `seeds/NAME`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("experiment", experiment::experiment),
     ("overrides", experiment::overrides),
@@ -43,6 +43,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trace-mooncake", traces::mooncake),
     ("trace-spec-bench", traces::spec_bench),
     ("trace-columns", traces::columns),
+    ("trace-opentelemetry", traces::opentelemetry),
+    ("trace-litellm", traces::litellm),
     ("published-results", traces::published),
     ("frames", intact::frames),
     ("seal", intact::seal),

@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 pub fn any(data: &[u8]) {
     with_file(data, |path| {
         trace(&TraceSpec::new(path));
-        match inspect(path, None) {
+        match inspect(&TraceSpec::new(path)) {
             Err(error) => failed(&error, path),
             Ok(stats) => said::finite(&stats),
         }
@@ -32,6 +32,16 @@ pub fn mooncake(data: &[u8]) {
     of(TraceFormat::Mooncake, data);
 }
 
+/// Reads `data` as spans of OpenTelemetry.
+pub fn opentelemetry(data: &[u8]) {
+    of(TraceFormat::OpenTelemetry, data);
+}
+
+/// Reads `data` as LiteLLM's spend logs.
+pub fn litellm(data: &[u8]) {
+    of(TraceFormat::LiteLlm, data);
+}
+
 /// Reads `data` as requests in the format of the benchmark Spec-Bench.
 pub fn spec_bench(data: &[u8]) {
     of(TraceFormat::SpecBench, data);
@@ -46,6 +56,7 @@ pub fn columns(data: &[u8]) {
         output: name("out"),
         category: Some(name("kind")),
         priority: None,
+        prefix: None,
         unit: None,
     };
     with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));

@@ -1,7 +1,9 @@
 //! GPUs: the numbers of their datasheets, as a preset or given by the user.
 
 use crate::bad::{BadLatency, bad, unknown};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
@@ -61,7 +63,7 @@ pub fn gpu(name: &str) -> Option<&'static GpuPreset> {
 }
 
 /// A GPU: the name of a preset, or the numbers of a datasheet.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum GpuChoice {
     /// A preset GPU, by its name.
@@ -77,6 +79,16 @@ pub struct GpuName(#[schemars(extend("enum" = names()))] pub String);
 
 fn names() -> Vec<&'static str> {
     gpus().iter().map(|g| g.name.as_str()).collect()
+}
+
+/// A text is a preset, a table the numbers. Their own errors are kept: they name the key that is missing.
+impl<'de> Deserialize<'de> for GpuChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<GpuChoice, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(name) => Ok(GpuChoice::Preset(GpuName(name))),
+            numbers => serde_json::from_value(numbers).map(GpuChoice::Numbers).map_err(D::Error::custom),
+        }
+    }
 }
 
 impl GpuChoice {
@@ -143,6 +155,19 @@ mod tests {
         let mut names = names();
         names.sort_unstable();
         assert_eq!(names.windows(2).find(|pair| pair[0] == pair[1]), None);
+    }
+
+    #[test]
+    fn a_number_that_is_missing_is_named() {
+        let fault = |text: &str| serde_json::from_str::<GpuChoice>(text).unwrap_err().to_string();
+        let without = fault(r#"{ "memory_bytes": 80e9, "bf16_flops": 989e12 }"#);
+        assert_eq!(without, "missing field `bandwidth_bytes_s`");
+        assert!(
+            fault(r#"{ "memory": 80e9 }"#).starts_with("unknown field `memory`"),
+            "{}",
+            fault(r#"{ "memory": 80e9 }"#)
+        );
+        assert_eq!(serde_json::from_str::<GpuChoice>("\"h100\"").unwrap(), GpuChoice::preset("h100"));
     }
 
     #[test]

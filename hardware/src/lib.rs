@@ -6,6 +6,7 @@
 
 mod bad;
 pub mod config;
+pub mod floors;
 pub mod gpus;
 mod measured;
 pub mod models;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// How the time T of a pass is computed, seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "an experiment has a handful of these settings")]
 pub enum LatencySpec {
     /// A linear cost: `T = α·context + γ·batched + δ`. `context` is the tokens of context that the pass reads,
     /// `batched` the tokens that it runs over.

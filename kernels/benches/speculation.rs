@@ -11,7 +11,7 @@
 
 #![allow(missing_docs)]
 
-#[path = "../tests/common/pair.rs"]
+#[path = "../tests/all/common/pair.rs"]
 mod pair;
 
 use foretoken_kernels::cpu::speed::processor;

@@ -5,7 +5,7 @@
 //!     greedy decode 64 < prompts.jsonl > ours.jsonl    # 64 tokens each: bf16 weights and KV, f32 activations
 //!     greedy decode 64 f32 < prompts.jsonl             # KV in f32 too, so that nothing at all is rounded to bf16
 
-#[path = "../tests/common/widened.rs"]
+#[path = "../tests/all/common/widened.rs"]
 mod widened;
 
 use foretoken_kernels::cpu::Cpu;

@@ -5,6 +5,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use foretoken_recordings::llama_cpp::{NAME as LLAMA_CPP, is_llama_cpp};
 use foretoken_recordings::recording::{Sample, Server};
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::shown::clip;
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
 use std::path::Path;
@@ -25,6 +26,19 @@ pub struct Client {
     key: Option<String>,
     /// True if each request has a connection of its own.
     closes: bool,
+}
+
+/// Most characters of a server's version that are kept.
+const VERSION: usize = 120;
+
+/// What a server reported about itself.
+pub struct Met {
+    /// Its version, models and limits.
+    pub server: Server,
+    /// Why its metrics cannot be used. `None` if they can be used, or if the server has no `/metrics`.
+    pub no_metrics: Option<String>,
+    /// What it reports and cannot be true.
+    pub doubt: Option<String>,
 }
 
 impl Client {
@@ -88,12 +102,11 @@ impl Client {
         self.with_key(post.header("x-request-id", id).body(body))
     }
 
-    /// Returns (what the server reports about itself, why its metrics cannot be used). The second value is `None` if
-    /// the metrics can be used, or if the server has no `/metrics`.
+    /// What the server reports about itself.
     ///
     /// # Errors
     /// The server cannot be reached or does not answer `/v1/models`.
-    pub async fn server(&self) -> Result<(Server, Option<String>)> {
+    pub async fn server(&self) -> Result<Met> {
         let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
         let status = models.status();
         if !status.is_success() {
@@ -112,20 +125,29 @@ impl Client {
             true => Some(self.build_of_llama_cpp().await),
             false => self.answered::<Version>("version").await.map(|v| v.version),
         };
-        let version = version.map(|v| self.without_secrets(v));
+        let version = version.map(|v| clip(&self.without_secrets(v), VERSION).into_owned());
         let metrics = self.metrics().await.map_err(|why| match llama_cpp {
             true => format!("{why} (llama-server has metrics if it is started with --metrics)"),
             false => why,
         });
+        let stated = models.data.iter().find_map(ModelCard::max_model_len);
+        let doubt = stated.as_ref().filter(|stated| tokens(stated).is_none()).map(|stated| {
+            let stated = stated.to_string();
+            format!(
+                "{}v1/models: max_model_len is {}, no number of tokens: it is not used",
+                self.url(),
+                clip(&stated, 40)
+            )
+        });
         let server = Server {
             version,
-            max_model_len: models.data.iter().find_map(ModelCard::max_model_len),
+            max_model_len: stated.as_ref().and_then(tokens),
             models: models.data.into_iter().map(|m| m.id).collect(),
             metrics: metrics.is_ok(),
         };
         // A server without `/metrics` (404) gets no message, because many servers have none.
         let none = format!("/metrics answers {}", StatusCode::NOT_FOUND);
-        Ok((server, metrics.err().filter(|why| *why != none)))
+        Ok(Met { server, no_metrics: metrics.err().filter(|why| *why != none), doubt })
     }
 
     /// Reads the server's metrics about serving, without histograms.
@@ -239,15 +261,20 @@ struct ModelCard {
 
 impl ModelCard {
     /// The model's limit on prompt plus output tokens, from the server's list of models. Of llama.cpp it is the context
-    /// of a slot. `None` if the field is missing or does not fit in 32 bits.
-    fn max_model_len(&self) -> Option<u32> {
+    /// of a slot. `None` if the field is missing or null.
+    fn max_model_len(&self) -> Option<serde_json::Value> {
         let of_a_slot = self.meta.as_ref().filter(|_| self.is_of_llama_cpp()).and_then(|meta| meta.get("n_ctx"));
-        self.max_model_len.as_ref().or(of_a_slot)?.as_u64().and_then(|n| u32::try_from(n).ok())
+        self.max_model_len.as_ref().or(of_a_slot).filter(|value| !value.is_null()).cloned()
     }
 
     fn is_of_llama_cpp(&self) -> bool {
         self.owned_by.as_deref() == Some("llamacpp")
     }
+}
+
+/// A number of tokens, at least 1. `None` if the value is something else.
+fn tokens(value: &serde_json::Value) -> Option<u32> {
+    value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0)
 }
 
 #[derive(Deserialize)]

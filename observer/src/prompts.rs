@@ -19,21 +19,62 @@ pub enum Prompt {
     Text(String),
 }
 
-/// The prompt of each request of the workload. If the prompts come from a file with fewer prompts than requests, they
-/// are repeated. If the file's prompts are token ids, their lengths replace the prompt lengths in `workload`.
-pub fn prompts(of: &ObserveSpec, workload: &mut Workload, seed: u64) -> Result<Vec<Prompt>> {
-    match &of.prompts {
-        Prompts::Families => (0..workload.len()).map(|i| as_sent(of, families(workload, seed, i))).collect(),
-        Prompts::Random => Ok((0..workload.len()).map(|i| Prompt::Ids(random(workload, seed, i, of.vocab))).collect()),
-        Prompts::Jsonl { path } => {
-            let lines = read_jsonl(path, of.send)?;
-            let repeated: Vec<Prompt> = lines.iter().cycle().take(workload.len()).cloned().collect();
-            for (len, prompt) in workload.prompt_len.iter_mut().zip(&repeated) {
-                if let Prompt::Ids(ids) = prompt {
-                    *len = ids.len() as u32;
-                }
-            }
-            Ok(repeated)
+/// Prompts of one cell (one combination of swept values with one seed). A server may keep the KV of earlier prompts, so
+/// no cell sends what another cell or a warm-up has sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// Seed of the cell's random draws.
+    pub seed: u64,
+    /// Index of the cell's combination of swept values.
+    pub variant: usize,
+    /// Number of cells before this one.
+    pub before: usize,
+}
+
+impl Cell {
+    /// The seed of the prompts' text: another one for each cell, and for the warm-up of each cell. The first cell's is
+    /// the seed itself.
+    fn key(self, warm_up: bool) -> u64 {
+        let number = 2 * self.variant as u64 + u64::from(warm_up);
+        self.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+/// The prompt of each request of the workload. Prompts of a file are taken in order over all cells; if they are too
+/// few, they are repeated. If the file's prompts are token ids, their lengths replace the prompt lengths in `workload`.
+pub fn prompts(of: &ObserveSpec, workload: &mut Workload, cell: Cell) -> Result<Vec<Prompt>> {
+    let Prompts::Jsonl { path } = &of.prompts else { return generated(of, workload, cell.key(false), workload.len()) };
+    let lines = read_jsonl(path, of.send)?;
+    let first = cell.before * workload.len() % lines.len();
+    let repeated: Vec<Prompt> = lines.iter().cycle().skip(first).take(workload.len()).cloned().collect();
+    for (len, prompt) in workload.prompt_len.iter_mut().zip(&repeated) {
+        if let Prompt::Ids(ids) = prompt {
+            *len = ids.len() as u32;
+        }
+    }
+    Ok(repeated)
+}
+
+/// Prompts for the warm-up of a cell, as long as the cell's first ones. `asked` are the cell's own prompts.
+pub fn warm_up(of: &ObserveSpec, workload: &Workload, asked: &[Prompt], cell: Cell) -> Result<Vec<Prompt>> {
+    let requests = workload.len().min(of.warm_up_requests as usize);
+    if !matches!(of.prompts, Prompts::Jsonl { .. }) {
+        return generated(of, workload, cell.key(true), requests);
+    }
+    // A file of prompts has no more prompts than it has: the warm-up sends text, or ids that the file has too.
+    let id = |prompt: &Prompt| if let Prompt::Ids(ids) = prompt { ids.iter().copied().max() } else { None };
+    let vocab = asked.iter().filter_map(id).max().map_or(of.vocab, |most| most.saturating_add(1));
+    let prompts = if of.send == Send::TokenIds { Prompts::Random } else { Prompts::Families };
+    generated(&ObserveSpec { prompts, vocab, ..of.clone() }, workload, cell.key(true), requests)
+}
+
+/// Prompts of the first `requests` requests that are made from `key`.
+fn generated(of: &ObserveSpec, workload: &Workload, key: u64, requests: usize) -> Result<Vec<Prompt>> {
+    let requests = 0..requests;
+    match of.prompts {
+        Prompts::Random => Ok(requests.map(|i| Prompt::Ids(random(workload, key, i, of.vocab))).collect()),
+        Prompts::Families | Prompts::Jsonl { .. } => {
+            requests.map(|i| as_sent(of, families(workload, key, i))).collect()
         }
     }
 }
@@ -128,6 +169,8 @@ mod tests {
     use super::*;
     use foretoken_sim::{Request, Time};
 
+    const FIRST: Cell = Cell { seed: 3, variant: 0, before: 0 };
+
     fn workload() -> Workload {
         let mut w: Workload = (0..4)
             .map(|i| {
@@ -145,7 +188,8 @@ mod tests {
         for prompts_of in [Prompts::Families, Prompts::Random] {
             let spec = ObserveSpec { prompts: prompts_of, ..ObserveSpec::default() };
             let mut w = workload();
-            let all = prompts(&spec, &mut w, 3).unwrap();
+            let cell = |seed, variant| Cell { seed, variant, before: 0 };
+            let all = prompts(&spec, &mut w, cell(3, 0)).unwrap();
             let ids = |i: usize| match &all[i] {
                 Prompt::Ids(ids) => ids.clone(),
                 Prompt::Text(text) => panic!("{text}"),
@@ -154,8 +198,26 @@ mod tests {
             assert_eq!(ids(0)[..16], ids(2)[..16]);
             assert_ne!(ids(0)[16..40], ids(2)[16..40]);
             assert_ne!(ids(1)[..16], ids(3)[..16]);
-            assert_eq!(all, prompts(&spec, &mut w, 3).unwrap());
-            assert_ne!(all, prompts(&spec, &mut w, 4).unwrap());
+            assert_eq!(all, prompts(&spec, &mut w, cell(3, 0)).unwrap());
+            // No prompt of another cell or of a warm-up begins like one of this cell.
+            let starts = |all: &[Prompt]| -> Vec<Vec<u32>> {
+                let start = |prompt: &Prompt| match prompt {
+                    Prompt::Ids(ids) => ids[..16].to_vec(),
+                    Prompt::Text(text) => text.bytes().take(16).map(u32::from).collect(),
+                };
+                all.iter().map(start).collect()
+            };
+            let mut others =
+                vec![prompts(&spec, &mut w, cell(4, 0)).unwrap(), prompts(&spec, &mut w, cell(3, 1)).unwrap()];
+            for variant in 0..2 {
+                others.push(warm_up(&spec, &w, &all, cell(3, variant)).unwrap());
+            }
+            others.push(all);
+            let mut seen: Vec<Vec<u32>> = others.iter().flat_map(|all| starts(all)).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            // Of the four prompts of each, two share their first block.
+            assert_eq!(seen.len(), 3 * others.len());
         }
     }
 
@@ -163,7 +225,7 @@ mod tests {
     fn prompts_that_cannot_be_sent_are_refused() {
         let error_of = |prompts_of, send, vocab| {
             let spec = ObserveSpec { prompts: prompts_of, send, vocab, ..ObserveSpec::default() };
-            prompts(&spec, &mut workload(), 3).map_err(|p| p.message().to_owned())
+            prompts(&spec, &mut workload(), FIRST).map_err(|p| p.message().to_owned())
         };
         let said = error_of(Prompts::Families, Send::TokenIds, 32_000).unwrap_err();
         assert!(said.contains("one token id per byte, and observe.vocab is 32000, not 256"), "{said}");
@@ -185,7 +247,30 @@ mod tests {
         std::fs::write(&path, "{\"prompt_token_ids\": [1, 2, 3]}\n").unwrap();
         let mut w = workload();
         let spec = ObserveSpec { prompts: Prompts::Jsonl { path }, ..ObserveSpec::default() };
-        assert_eq!(prompts(&spec, &mut w, 1).unwrap()[3], Prompt::Ids(vec![1, 2, 3]));
+        assert_eq!(prompts(&spec, &mut w, FIRST).unwrap()[3], Prompt::Ids(vec![1, 2, 3]));
         assert_eq!(w.prompt_len, [3; 4]);
+    }
+
+    /// Cells take the prompts of a file one after the other, and the warm-up sends none of them.
+    #[test]
+    fn prompts_of_a_file_are_sent_once_if_they_are_enough() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.jsonl");
+        let lines: String = (0..9).map(|i| format!("{{\"prompt_token_ids\": [{i}, 77, {i}]}}\n")).collect();
+        std::fs::write(&path, lines).unwrap();
+        let spec = ObserveSpec { prompts: Prompts::Jsonl { path }, ..ObserveSpec::default() };
+        let first_ids = |before| -> Vec<u32> {
+            let all = prompts(&spec, &mut workload(), Cell { before, ..FIRST }).unwrap();
+            let id = |prompt: &Prompt| if let Prompt::Ids(ids) = prompt { ids[0] } else { panic!("{prompt:?}") };
+            all.iter().map(id).collect()
+        };
+        assert_eq!([first_ids(0), first_ids(1), first_ids(2)], [[0, 1, 2, 3], [4, 5, 6, 7], [8, 0, 1, 2]]);
+        let mut w = workload();
+        let asked = prompts(&spec, &mut w, FIRST).unwrap();
+        let warm = warm_up(&spec, &w, &asked, FIRST).unwrap();
+        for (prompt, len) in warm.iter().zip(&w.prompt_len) {
+            let Prompt::Ids(ids) = prompt else { panic!("{prompt:?}") };
+            assert!(ids.len() == *len as usize && ids.iter().all(|&id| id <= 77) && !asked.contains(prompt), "{ids:?}");
+        }
     }
 }

@@ -2,10 +2,10 @@
 //! (combination of swept values) of the experiment with one seed. Each result is stored when its run ends.
 
 use crate::body::body;
-use crate::client::Client;
+use crate::client::{Client, Met};
 use crate::drive::{Load, drive};
 use crate::progress::Progress;
-use crate::prompts::{Prompt, prompts};
+use crate::prompts::{self, Prompt, prompts};
 use crate::recorder::Recorder;
 use crate::tail::Tail;
 use crate::waiting::Waiting;
@@ -23,6 +23,7 @@ use foretoken_sim::metrics::Summary;
 use foretoken_sim::{Arrivals, Workload};
 use foretoken_spec::observe::{ObserveSpec, Send};
 use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_spec::shown::clip;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +69,9 @@ pub struct ObservedCell {
     /// 99th percentile of the delay between a request's due time and its sending, in seconds. `None` in a closed loop,
     /// where requests have no due time.
     pub late_p99_s: Option<f64>,
+    /// Share (0 to 1) of the prompt tokens that the server found in its prefix cache, from the usage of the answers or
+    /// from its counters. `None` if it reports neither.
+    pub cached_prompt_share: Option<f64>,
     /// Number of engine steps of the run that the server's step log lists.
     pub steps: usize,
     /// Notes for the reader of the results: what the server did not report, and what disturbed the run.
@@ -112,7 +116,8 @@ pub fn observe(
     // If the server's step log cannot be read, the command fails before any request is sent.
     site.step_log.as_deref().map(Tail::open).transpose()?;
     let waiting = Waiting::new(interrupt)?;
-    let (server, no_metrics) = waiting.on(site.client.server())??;
+    let Met { server, no_metrics, doubt } = waiting.on(site.client.server())??;
+    doubt.iter().for_each(|doubt| eprintln!("warning: {doubt}"));
     let no_metrics = no_metrics.map(|why| format!("{why}: the run has no metrics of the server"));
     no_metrics.iter().for_each(|why| eprintln!("warning: {why}"));
     let model = model(spec, &server)?;
@@ -159,9 +164,12 @@ pub fn observe(
     Ok(observed)
 }
 
+/// Most characters of the names of a server's models in a message.
+const NAMES: usize = 300;
+
 /// The name of the model that requests ask for: the experiment's, or else the only model that the server has.
 fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
-    let served = server.models.join("`, `");
+    let served = clip(&server.models.join("`, `"), NAMES).into_owned();
     match &spec.model {
         Some(name) if server.models.contains(name) => Ok(name.clone()),
         Some(name) => Err(Problem::bad_input(format!("the server has no model `{name}`"))
@@ -230,14 +238,16 @@ impl Runner<'_> {
     fn cell(&self, id: CellId) -> Result<CellResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
-        let asked = prompts(self.spec, &mut setting.workload, number)?;
+        let before = id.variant * self.plan.seeds.len() + id.seed;
+        let cell = prompts::Cell { seed: number, variant: id.variant, before };
+        let asked = prompts(self.spec, &mut setting.workload, cell)?;
         setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
         self.refuse_lengths(&setting.workload);
-        let which =
-            format!("[{} of {}] {}", id.variant * self.plan.seeds.len() + id.seed + 1, self.plan.cells(), self.label());
+        let which = format!("[{} of {}] {}", before + 1, self.plan.cells(), self.label());
         let name = recording_name(id.variant, id.seed);
         let path = self.folder.path().join(&name);
-        self.warm_up(&setting, &asked, &path, &which)?;
+        let warm = prompts::warm_up(self.spec, &setting.workload, &asked, cell)?;
+        self.warm_up(&setting, &warm, &path, &which)?;
         let load = self.load(&setting, &asked, format!("foretoken-v{}-s{number}", id.variant), usize::MAX)?;
         self.drive(&path, self.head(&setting, number), load, Progress::new(which))?;
         self.folder.enter(&[&name])?;
@@ -280,6 +290,7 @@ impl Runner<'_> {
             tpot_mean_s: summary.tpot.map(|q| q.mean),
             e2e_mean_s: summary.e2e.map(|q| q.mean),
             late_p99_s: late_p99(recording, &run.answers).map(|t| t.as_s()),
+            cached_prompt_share: run.cached_prompt_share().map(|(share, _)| share),
             steps: run.steps.len(),
             findings: warnings.clone(),
         };
@@ -304,8 +315,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Sends the first `observe.warm_up_requests` requests one after the other, and deletes their recording (log file).
-    /// Fails if the user interrupted, or if the server answered no request and refused or failed one.
+    /// Sends `observe.warm_up_requests` requests one after the other, as long as the first ones of the run and with
+    /// prompts of their own, and deletes their recording (log file). Fails if the user interrupted, or if the server
+    /// answered no request and refused or failed one.
     fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
         let n = self.spec.warm_up_requests as usize;
         if n == 0 {

@@ -321,13 +321,11 @@ fn server(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
     if let Some(n) = m.preemptions.filter(|n| *n > 0) {
         all.push(format!("{n} requests were preempted: their work was done twice"));
     }
-    if let (Some(hits), Some(queries)) = (m.prefix_hits, m.prefix_queries)
-        && hits > 0
-        && queries > 0
-    {
-        let share = 100.0 * hits as f64 / queries as f64;
+    if let Some((share, source)) = run.cached_prompt_share().filter(|(share, _)| *share > 0.0) {
         all.push(format!(
-            "{share:.0} % of prompt tokens were found in a warm prefix cache: prompts cost less than they would alone"
+            "{:.0} % of prompt tokens were found in a warm prefix cache ({source}): prompts cost less than they would \
+             alone. If the workload shares no prefixes, the server had them from an earlier run: start it again",
+            100.0 * share
         ));
     }
     let notes: BTreeSet<&str> = recording

@@ -73,6 +73,23 @@ impl ObservedRun {
         };
         ObservedRun { workload: workload(recording, &answers), answers, steps, metrics, run }
     }
+
+    /// The share (0 to 1) of prompt tokens that the server found in its prefix cache, and where it says so. vLLM's
+    /// usage leaves the number out where it is 0, so an answer without it counts as 0 if another answer has it. `None`
+    /// if neither the answers nor the counters have it.
+    pub fn cached_prompt_share(&self) -> Option<(f64, &'static str)> {
+        let cached = |a: &Answer| match a.ended {
+            Some((_, Ended::Finished { cached_tokens, .. })) => cached_tokens,
+            _ => None,
+        };
+        let prompts: u64 = self.answers.iter().filter(|a| a.finished()).map(|a| u64::from(a.prompt_len())).sum();
+        if prompts > 0 && self.answers.iter().any(|a| cached(a).is_some()) {
+            let hits: u64 = self.answers.iter().filter_map(cached).map(u64::from).sum();
+            return Some(((hits as f64 / prompts as f64).min(1.0), "usage.prompt_tokens_details.cached_tokens"));
+        }
+        let (hits, queries) = (self.metrics.prefix_hits?, self.metrics.prefix_queries?);
+        (queries > 0).then(|| ((hits as f64 / queries as f64).min(1.0), "/metrics"))
+    }
 }
 
 /// The requests that were sent, as a workload. If the answer of a request finished, the request has the answer's

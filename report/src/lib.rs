@@ -11,6 +11,7 @@ mod figures;
 mod fixtures;
 mod fleet;
 pub mod html;
+mod mark;
 mod model;
 mod number;
 mod rank;
@@ -32,7 +33,9 @@ pub use figures::{
     profile_figures, validation_figures, write_figures,
 };
 pub use fleet::{FleetCell, FleetEntry};
+pub use mark::{Mark, Marked};
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
+pub use number::{fixed, signed_percent, spread};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, advised, headline, run_page};
 pub use staged::Staged;
 pub use tables::{

@@ -5,12 +5,13 @@
 use crate::arena::Scenario;
 use crate::host_band::HostBand;
 use crate::inert::Inert;
+use crate::offered::Offered;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use crate::scaled::ScaledResult;
-use foretoken_report::{Cell, Why};
-use foretoken_sim::metrics::{Interval, Overload, Quantiles, RatioInterval, Slo};
+use foretoken_report::{Cell, Mark, Why};
+use foretoken_sim::metrics::{Interval, Overload, Quantiles, Range, RatioInterval, Slo};
 use foretoken_sim::{DraftKv, Summary};
 use foretoken_spec::document::Choice;
 use serde::Serialize;
@@ -70,6 +71,9 @@ pub struct VariantResult {
     pub requests: u64,
     /// Number of requests that arrived with each seed.
     pub requests_by_seed: Vec<u64>,
+    /// The load of plain decoding's run, mean over seeds; absent if all requests came at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Offered>,
     /// The latency bounds (SLO) of the requests, one entry per seed.
     pub slo: Vec<Slo>,
     /// The autoregressive run whose P90 TPOT times a factor is the TPOT bound; absent if the bound does not come from
@@ -133,10 +137,8 @@ pub struct PolicyResult {
     /// overloaded with any seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<FellBehind>,
-    /// Was autoregressive decoding overloaded with some seed? Then the speedup depends on the length of the run.
-    pub speedup_over_overload: bool,
-    /// Is the SLO attainment 90 % by definition, because the only bound is the P90 TPOT of this run itself?
-    pub attains_by_definition: bool,
+    /// The caveats of the policy's numbers, such as an overload or an attainment by definition.
+    pub marks: Vec<Mark>,
     /// Mean end-to-end latency of finished requests, seconds.
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive decoding / mean E2E of this policy, with the same seed.
@@ -148,12 +150,6 @@ pub struct PolicyResult {
     /// Mean E2E of this policy / mean E2E of the oracle `oracle-goodput` with the same seed, − 1. The oracle knows
     /// which draft tokens are right. Absent if the experiment does not list `oracle-goodput`.
     pub regret_to_oracle_goodput: Option<RatioInterval>,
-    /// Does the policy draft trees? Then it may be faster than the policy `oracle-goodput`, which knows which draft
-    /// tokens are right but drafts chains.
-    pub drafts_trees: bool,
-    /// Does the policy stop drafting to keep a TPOT bound that comes from an autoregressive run with other swept
-    /// values, such as another load?
-    pub stops_for_a_bound_of_another_load: bool,
     /// Mean time to first token of requests, seconds.
     pub ttft_mean_s: Option<Interval>,
     /// Median over requests of the time per output token, seconds.
@@ -178,6 +174,8 @@ pub struct PolicyResult {
     pub verify_len: Option<Interval>,
     /// Mean number of decoding requests in a step, weighted by the step's time.
     pub batch_size: Option<Interval>,
+    /// Largest share (0 to 1) of the KV blocks that requests held at any time; in a fleet, in any one replica.
+    pub kv_use_peak: Option<Interval>,
     /// For a fleet in which a scaling rule starts and stops replicas: what its replicas cost, such as GPU-hours. Absent
     /// for other fleets.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,6 +223,7 @@ fn variant_result(plan: &Plan, at: usize, variant: &Variant, cells: &[Cell], kv:
     VariantResult {
         sweep: variant.choices.clone(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
+        load: None,
         requests_by_seed: baselines.iter().map(|c| c.summary.requests).collect(),
         slo: baselines.iter().map(|c| c.summary.slo).collect(),
         slo_scaled_from: plan.bound_from(at).map(|from| ScaledFrom {
@@ -246,10 +245,10 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
     let n = plan.policies.len();
     let own: Vec<&Cell> = cells.iter().skip(at).step_by(n).collect();
     let baselines: Vec<&Cell> = cells.iter().skip(plan.baseline).step_by(n).collect();
-    let mean_of = |f: &dyn Fn(&Summary) -> Option<f64>| over_seeds(own.iter().map(|c| f(&c.summary)));
-    let quantile = |metric: fn(&Summary) -> Option<Quantiles>, part: fn(Quantiles) -> f64| {
-        over_seeds(own.iter().map(|c| metric(&c.summary).map(part)))
-    };
+    let mean_of = |range, f: &dyn Fn(&Summary) -> Option<f64>| over_seeds(range, own.iter().map(|c| f(&c.summary)));
+    let amount = |f: &dyn Fn(&Summary) -> Option<f64>| mean_of(Range::FromZero, f);
+    let quantile =
+        |metric: fn(&Summary) -> Option<Quantiles>, part: fn(Quantiles) -> f64| amount(&|s| metric(s).map(part));
     let e2e = |c: &Cell| c.summary.e2e.map(|q| q.mean);
     let regret = oracle.and_then(|o| {
         let oracles = cells.iter().skip(o).step_by(n);
@@ -263,26 +262,24 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         sees_hidden_truth: spec.sees_hidden_truth(),
         stops_for_slo: spec.definition().stops_for_slo(),
         overload: fell_behind(&own),
-        speedup_over_overload: own.iter().any(|c| c.over_overload),
-        attains_by_definition: own.iter().all(|c| c.attains_by_definition()),
+        marks: Mark::of(&own),
         e2e_mean_s: quantile(|s| s.e2e, |q| q.mean),
         speedup: ratio_over_seeds(own.iter().map(|c| c.speedup)),
         why: (at != plan.baseline).then(|| Why::of(&own, &baselines)).flatten(),
         regret_to_oracle_goodput: regret,
-        drafts_trees: spec.definition().drafts_trees(),
-        stops_for_a_bound_of_another_load: own.iter().any(|c| c.stops_for_a_bound_of_another_load()),
         ttft_mean_s: quantile(|s| s.ttft, |q| q.mean),
         tpot_p50_s: quantile(|s| s.tpot, |q| q.p50),
         tpot_p90_s: quantile(|s| s.tpot, |q| q.p90),
         tpot_p99_s: quantile(|s| s.tpot, |q| q.p99),
-        slo_attainment: mean_of(&|s| s.slo_attainment),
-        slo_goodput_req_s: mean_of(&|s| s.slo_goodput_req_s),
-        token_goodput_tok_s: mean_of(&|s| Some(s.token_goodput_tok_s)),
-        acceptance_rate: mean_of(&|s| s.acceptance_rate),
-        mean_acceptance_length: mean_of(&|s| s.mean_acceptance_length),
-        draft_len: mean_of(&|s| Some(s.drafted_per_step)),
-        verify_len: mean_of(&|s| Some(s.verified_per_step)),
-        batch_size: mean_of(&|s| Some(s.mean_batch_size)),
+        slo_attainment: mean_of(Range::Share, &|s| s.slo_attainment),
+        slo_goodput_req_s: amount(&|s| s.slo_goodput_req_s),
+        token_goodput_tok_s: amount(&|s| Some(s.token_goodput_tok_s)),
+        acceptance_rate: mean_of(Range::Share, &|s| s.acceptance_rate),
+        mean_acceptance_length: mean_of(Range::FromOne, &|s| s.mean_acceptance_length),
+        draft_len: amount(&|s| Some(s.drafted_per_step)),
+        verify_len: amount(&|s| Some(s.verified_per_step)),
+        batch_size: amount(&|s| Some(s.mean_batch_size)),
+        kv_use_peak: mean_of(Range::Share, &|s| Some(s.kv_use_peak)),
         scaled: None,
         preempted: own.iter().map(|c| c.summary.preemptions).sum(),
         rejected: own.iter().map(|c| c.summary.rejected).sum(),
@@ -300,10 +297,10 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
     })
 }
 
-/// The mean of `values` (one value per seed) and its 95 % interval. `None` if the value is missing with some seed,
-/// because means over different seeds cannot be compared.
-fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
-    values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
+/// The mean of `values` (one value per seed) of a quantity with this range, and its 95 % interval. `None` if the value
+/// is missing with some seed, because means over different seeds cannot be compared.
+fn over_seeds(range: Range, values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
+    values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::within(range, &v))
 }
 
 /// The mean of `values` and its 95 % interval. Each value is a ratio of two runs with the same seed. `None` if the
@@ -318,7 +315,7 @@ mod tests {
 
     #[test]
     fn there_is_no_mean_if_a_seed_lacks_the_value() {
-        assert_eq!(over_seeds([Some(1.0), Some(3.0)].into_iter()).map(|i| i.mean), Some(2.0));
-        assert_eq!(over_seeds([Some(1.0), None].into_iter()), None);
+        assert_eq!(over_seeds(Range::FromZero, [Some(1.0), Some(3.0)].into_iter()).map(|i| i.mean), Some(2.0));
+        assert_eq!(over_seeds(Range::FromZero, [Some(1.0), None].into_iter()), None);
     }
 }

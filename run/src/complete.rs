@@ -84,9 +84,9 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
     // From here on, the first Ctrl-C ends the program at once; `--resume` then makes the tables again.
     drop(watch);
     work.interrupt.check()?;
-    let (results, notes) = put_together(plan, &folder, how, pool, work)?;
+    let (mut results, notes) = put_together(plan, &folder, how, pool, work)?;
     folder.complete(plan, &speed)?;
-    let page = if how.figures { Some(report::make_in(folder.path())?) } else { None };
+    let page = report::make_of(folder.path(), &mut results)?;
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 

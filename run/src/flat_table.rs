@@ -2,6 +2,7 @@
 //! programs, Markdown and LaTeX for papers. The numbers come from `report.json` in the results folder.
 
 use crate::complete::kept_report;
+use foretoken_report::{Mark, Marked, fixed};
 use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -27,11 +28,24 @@ struct Number {
     digits: usize,
 }
 
+impl Number {
+    /// The signs of a policy's marks on this number.
+    fn signs(&self, policy: &Map<String, Value>) -> String {
+        let on = match self.key {
+            "speedup" => Marked::Speedup,
+            "regret_to_oracle_goodput" => Marked::Regret,
+            "slo_attainment" => Marked::Slo,
+            _ => return String::new(),
+        };
+        Mark::signs(&marks_of(policy), on)
+    }
+}
+
 const fn number(key: &'static str, heading: &'static str, factor: f64, digits: usize) -> Number {
     Number { key, heading, factor, digits }
 }
 
-const NUMBERS: [Number; 17] = [
+const NUMBERS: [Number; 18] = [
     number("e2e_mean_s", "E2E, mean (s)", 1.0, 3),
     number("speedup", "speedup", 1.0, 2),
     number("regret_to_oracle_goodput", "regret (%)", 100.0, 1),
@@ -47,6 +61,7 @@ const NUMBERS: [Number; 17] = [
     number("draft_len", "drafted", 1.0, 2),
     number("verify_len", "verified", 1.0, 2),
     number("batch_size", "batch size", 1.0, 1),
+    number("kv_use_peak", "KV peak (%)", 100.0, 0),
     number("preempted", "preempted", 1.0, 0),
     number("rejected", "rejected", 1.0, 0),
 ];
@@ -75,11 +90,13 @@ struct Swept {
     value: String,
 }
 
-/// A number of a policy in the table, with both ends of its 95 % interval over seeds if there are several seeds.
+/// A number of a policy in the table, with both ends of its 95 % interval over seeds if there are several seeds, and
+/// half its width if the interval lies evenly around the mean.
 #[derive(Clone, Copy)]
 struct Measured {
     mean: f64,
     ends: Option<(f64, f64)>,
+    half: Option<f64>,
 }
 
 /// The table of the results in `folder`, as text. `show_implied`: include the row of the autoregressive baseline, if
@@ -107,17 +124,22 @@ pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<St
     }
 }
 
-/// A number of a policy; `None` if the policy lacks it. In the report the number is a count, or a mean with half the
-/// width of its interval, or a mean with both ends of its interval.
+/// A number of a policy; `None` if the policy lacks it. In the report the number is a count, or a mean with both ends
+/// of its interval; half the interval's width stands there too if the interval is Student's.
 fn measured(policy: &Map<String, Value>, number: &Number) -> Option<Measured> {
     let value = policy.get(number.key)?;
     if let Some(count) = value.as_f64() {
-        return Some(Measured { mean: count, ends: None });
+        return Some(Measured { mean: count, ends: None, half: None });
     }
     let mean = value.get("mean")?.as_f64()?;
     let field = |key: &str| value.get(key).and_then(Value::as_f64);
-    let half = field("half_width").map(|half| (mean - half, mean + half));
-    Some(Measured { mean, ends: half.or(field("low").zip(field("high"))) })
+    let ends = field("low").zip(field("high"));
+    let half = field("half_width").filter(|half| ends == Some((mean - half, mean + half)));
+    Some(Measured { mean, ends, half })
+}
+
+fn marks_of(policy: &Map<String, Value>) -> Vec<Mark> {
+    policy.get("marks").and_then(|marks| Vec::deserialize(marks).ok()).unwrap_or_default()
 }
 
 fn name_of(policy: &Map<String, Value>) -> &str {
@@ -133,6 +155,7 @@ fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Ma
     let mut table = csv::Writer::from_writer(Vec::new());
     let mut head: Vec<String> = swept.iter().map(ToString::to_string).collect();
     head.extend(["policy".to_owned(), "source".to_owned()]);
+    head.extend(Mark::ALL.map(|mark| mark.key().to_owned()));
     for (n, ends) in &columns {
         head.push(n.key.to_owned());
         if *ends {
@@ -143,6 +166,8 @@ fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Ma
     for (setting, policy) in rows {
         let mut row: Vec<String> = setting.sweep.iter().map(|s| s.value.clone()).collect();
         row.extend([name_of(policy).to_owned(), source.to_owned()]);
+        let marks = marks_of(policy);
+        row.extend(Mark::ALL.map(|mark| marks.contains(&mark).to_string()));
         for (n, ends) in &columns {
             let m = measured(policy, n);
             row.push(text(m.map(|m| m.mean)));
@@ -158,14 +183,17 @@ fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Ma
 }
 
 /// A number as text, in the heading's unit. If the number has a 95 % interval, the text `between` and half the width of
-/// the interval follow.
-fn shown(m: Measured, n: &Number, between: &str) -> String {
-    let digits = n.digits;
-    let mean = format!("{:.digits$}", m.mean * n.factor);
-    match m.ends {
-        Some((low, high)) => format!("{mean}{between}{:.digits$}", 0.5 * (high - low) * n.factor),
-        None => mean,
-    }
+/// the interval follow, or both ends if the interval does not lie evenly around the mean, such as a ratio's or a small
+/// share's. The signs of marks come last.
+fn shown(m: Measured, n: &Number, between: &str, signs: &str) -> String {
+    let say = |x: f64| fixed(x * n.factor, n.digits);
+    let spread = match (m.half, m.ends) {
+        (Some(half), _) => format!("{between}{}", say(half)),
+        (None, Some((low, high))) if high > low => format!(" [{}, {}]", say(low), say(high)),
+        (None, _) => String::new(),
+    };
+    let text = say(m.mean) + &spread;
+    if signs.is_empty() { text } else { format!("{text} {signs}") }
 }
 
 /// A note below the table of results: where the numbers come from, the kind of interval, and for which models, load and
@@ -173,7 +201,7 @@ fn shown(m: Measured, n: &Number, between: &str) -> String {
 fn note(report: &Report) -> String {
     let seeds = match report.seeds.len() {
         1 => "one seed".to_owned(),
-        n => format!("means of {n} seeds with half the width of their 95 % interval"),
+        n => format!("means of {n} seeds with half the width or both ends of their 95 % interval"),
     };
     format!("{}: {} by Foretoken {}, {seeds}. {}", report.name, report.source, report.version, report.scope)
 }
@@ -188,11 +216,19 @@ fn markdown(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Sett
     let mut text = row(head) + &format!("|{rule}\n");
     for (setting, policy) in rows {
         let mut cells: Vec<String> = setting.sweep.iter().map(|s| escaped(&s.value)).collect();
-        cells.push(escaped(name_of(policy)));
-        cells.extend(numbers.iter().map(|n| measured(policy, n).map_or("-".into(), |m| shown(m, n, " ± "))));
+        cells.push(escaped(&Mark::beside(name_of(policy), &marks_of(policy))));
+        let cell = |n: &&Number| measured(policy, n).map_or("-".into(), |m| shown(m, n, " ± ", &n.signs(policy)));
+        cells.extend(numbers.iter().map(cell));
         text += &row(cells);
     }
-    text + &format!("\n{}\n", note(report))
+    text += &format!("\n{}\n", note(report));
+    let notes: String = notes(rows).iter().map(|note| format!("- {note}\n")).collect();
+    if notes.is_empty() { text } else { format!("{text}\n{notes}") }
+}
+
+/// The explanations of the signs in the table.
+fn notes(rows: &[(&Setting, &Map<String, Value>)]) -> Vec<String> {
+    Mark::notes(rows.iter().map(|(_, policy)| marks_of(policy)))
 }
 
 fn latex(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> String {
@@ -205,11 +241,23 @@ fn latex(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting
     text += &(row(head) + "\\midrule\n");
     for (setting, policy) in rows {
         let mut cells: Vec<String> = setting.sweep.iter().map(|s| for_latex(&s.value)).collect();
-        cells.push(for_latex(name_of(policy)));
-        cells.extend(numbers.iter().map(|n| measured(policy, n).map_or("--".into(), |m| shown(m, n, " $\\pm$ "))));
+        cells.push(for_latex(&Mark::beside(name_of(policy), &marks_of(policy))));
+        let cell = |n: &&Number| {
+            let signs = for_latex(&n.signs(policy));
+            measured(policy, n).map_or("--".into(), |m| shown(m, n, " $\\pm$ ", &signs))
+        };
+        cells.extend(numbers.iter().map(cell));
         text += &row(cells);
     }
-    text + "\\bottomrule\n\\end{tabular}\n"
+    text += "\\bottomrule\n";
+    for note in notes(rows) {
+        let width = columns.len();
+        text += &format!(
+            "\\multicolumn{{{width}}}{{@{{}}p{{\\linewidth}}@{{}}}}{{\\footnotesize {}}} \\\\\n",
+            for_latex(&note)
+        );
+    }
+    text + "\\end{tabular}\n"
 }
 
 /// A text with LaTeX's own characters escaped.
@@ -237,10 +285,15 @@ mod tests {
     fn folder(at: &Path) {
         let policies = |e2e: f64| {
             json!([
-                { "policy": "autoregressive", "implied": true, "e2e_mean_s": { "mean": 2.0, "half_width": 0.1, "n": 3 } },
+                {
+                    "policy": "autoregressive", "implied": true,
+                    "e2e_mean_s": { "mean": 2.0, "half_width": 0.5, "low": 1.5, "high": 2.5, "n": 3 }
+                },
                 {
                     "policy": "a|b_50%", "implied": false,
-                    "e2e_mean_s": { "mean": e2e, "half_width": 0.05, "n": 3 },
+                    "marks": ["overloaded", "speedup_over_overload", "sees_hidden_truth"],
+                    "e2e_mean_s": { "mean": e2e, "half_width": 0.25, "low": e2e - 0.25, "high": e2e + 0.25, "n": 3 },
+                    "slo_attainment": { "mean": 0.0, "half_width": 0.1, "low": 0.0, "high": 0.1, "n": 3 },
                     "speedup": { "mean": 2.0 / e2e, "low": 1.2, "high": 1.4, "n": 3 },
                     "ttft_mean_s": { "mean": 0.1234, "half_width": null, "n": 1 },
                     "preempted": 0, "rejected": 7
@@ -271,13 +324,19 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "workload.arrivals.poisson.rate,policy,source,e2e_mean_s,e2e_mean_s_low,e2e_mean_s_high,speedup,speedup_low,speedup_high,ttft_mean_s,\
-             rejected"
+            "workload.arrivals.poisson.rate,policy,source,overloaded,speedup_over_overload,bound_of_overload,\
+             attains_by_definition,regret_of_trees,bound_of_another_load,sees_hidden_truth,e2e_mean_s,e2e_mean_s_low,\
+             e2e_mean_s_high,speedup,speedup_low,speedup_high,ttft_mean_s,slo_attainment,slo_attainment_low,\
+             slo_attainment_high,rejected"
         );
         assert_eq!(lines.len(), 5);
-        assert_eq!(lines[1], "1.0,a|b_50%,simulated,1.5,1.45,1.55,1.3333333333333333,1.2,1.4,0.1234,7");
-        assert_eq!(lines[2], "1.0,none,simulated,,,,,,,,0");
-        assert!(lines[3].starts_with("2.0,a|b_50%,simulated,1.6,"));
+        let marks = "true,true,false,false,false,false,true";
+        assert_eq!(
+            lines[1],
+            format!("1.0,a|b_50%,simulated,{marks},1.5,1.25,1.75,1.3333333333333333,1.2,1.4,0.1234,0,0,0.1,7")
+        );
+        assert_eq!(lines[2], "1.0,none,simulated,false,false,false,false,false,false,false,,,,,,,,,,,0");
+        assert!(lines[3].starts_with(&format!("2.0,a|b_50%,simulated,{marks},1.6,")));
         assert_eq!(made(Format::Csv, true).lines().count(), 7);
     }
 
@@ -285,20 +344,30 @@ mod tests {
     fn markdown_has_units_intervals_and_the_source() {
         let text = made(Format::Markdown, false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "| rate | policy | E2E, mean (s) | speedup | TTFT, mean (ms) | rejected |");
-        assert_eq!(lines[1], "|---|---|--:|--:|--:|--:|");
-        assert_eq!(lines[2], "| 1.0 | a\\|b_50% | 1.500 ± 0.050 | 1.33 ± 0.10 | 123.4 | 7 |");
-        assert_eq!(lines[3], "| 1.0 | none | - | - | - | 0 |");
-        assert!(lines.last().unwrap().starts_with("x: simulated by Foretoken 0.1.0, means of 3 seeds"));
+        assert_eq!(lines[0], "| rate | policy | E2E, mean (s) | speedup | TTFT, mean (ms) | SLO met (%) | rejected |");
+        assert_eq!(lines[1], "|---|---|--:|--:|--:|--:|--:|");
+        assert_eq!(
+            lines[2],
+            "| 1.0 | a\\|b_50% !# | 1.500 ± 0.250 | 1.33 [1.20, 1.40] ! | 123.4 | 0.0 [0.0, 10.0] | 7 |"
+        );
+        assert_eq!(lines[3], "| 1.0 | none | - | - | - | - | 0 |");
+        assert!(text.contains("\n\nx: simulated by Foretoken 0.1.0, means of 3 seeds"), "{text}");
+        let notes: Vec<&str> = lines.iter().rev().take(2).map(|line| &line[..5]).collect();
+        assert_eq!(notes, ["- #: ", "- !: "]);
     }
 
     #[test]
     fn latex_is_escaped() {
         let text = made(Format::Latex, false);
         assert!(text.starts_with("% x: simulated by Foretoken 0.1.0"));
-        assert!(text.contains("\\begin{tabular}{llrrrr}\n\\toprule\nrate & policy & E2E, mean (s) &"));
-        assert!(text.contains("1.0 & a|b\\_50\\% & 1.500 $\\pm$ 0.050 & 1.33 $\\pm$ 0.10 & 123.4 & 7 \\\\\n"));
-        assert!(text.ends_with("\\bottomrule\n\\end{tabular}\n"));
+        assert!(text.contains("\\begin{tabular}{llrrrrr}\n\\toprule\nrate & policy & E2E, mean (s) &"));
+        let row =
+            "1.0 & a|b\\_50\\% !\\# & 1.500 $\\pm$ 0.250 & 1.33 [1.20, 1.40] ! & 123.4 & 0.0 [0.0, 10.0] & 7 \\\\\n";
+        assert!(text.contains(row), "{text}");
+        let (_, foot) = text.split_once("\\bottomrule\n").unwrap();
+        assert!(foot.starts_with("\\multicolumn{7}{@{}p{\\linewidth}@{}}{\\footnotesize !: overloaded"), "{foot}");
+        assert!(foot.contains("{\\footnotesize \\#: oracles see hidden truth"), "{foot}");
+        assert!(foot.ends_with("\\end{tabular}\n"));
         assert_eq!(for_latex("a\\b~^"), "a\\textbackslash{}b\\textasciitilde{}\\textasciicircum{}");
     }
 

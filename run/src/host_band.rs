@@ -10,6 +10,8 @@ use crate::plan::{Plan, Variant};
 use foretoken_hardware::LatencySpec;
 use foretoken_sim::HostLaw;
 use foretoken_sim::host::{SpeculatingSeconds, WithoutGraph};
+use foretoken_spec::document::Path;
+use foretoken_spec::problem::Result;
 use serde::{Deserialize, Serialize};
 
 /// The server whose host time (scheduler, Python, kernel launches) [`measured`] returns.
@@ -37,6 +39,19 @@ pub fn leaves_out(variant: &Variant) -> bool {
     let e = &variant.experiment;
     let no_host = e.engine.host.is_zero() && e.engine.step_overhead_s == 0.0;
     no_host && matches!(e.hardware.target, LatencySpec::Roofline(_))
+}
+
+/// What an answer begins with that host time turns around.
+pub const DEPENDS: &str = "Depends on your host: calibrate.";
+
+/// The plan of variant number `variant` (a combination of swept values) alone, with the host time of the server
+/// [`SOURCE`].
+///
+/// # Errors
+/// The variant is wrong with that host time.
+pub fn counted(plan: &Plan, variant: usize) -> Result<Plan> {
+    let law = toml::Value::try_from(measured()).expect("plain data is TOML").to_string();
+    plan.altered(variant, |document| document.replace(&Path::of("engine.host"), SOURCE, &law))
 }
 
 /// How host time (scheduler, Python, kernel launches) would change the result of a run that counts none. The report

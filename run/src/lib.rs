@@ -33,6 +33,7 @@ mod locate;
 pub mod machine;
 pub mod merge;
 mod model_config;
+pub mod offered;
 pub mod papers;
 pub mod perfetto;
 pub mod plan;

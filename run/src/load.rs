@@ -326,7 +326,12 @@ impl Derived {
         let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
         let target_known = experiment.hardware.target.memory().is_some();
         let both_known = target_known && experiment.hardware.draft.memory().is_some();
-        Derived { num_gpu_blocks: target_known && absent("num_gpu_blocks"), draft_kv: both_known && absent("draft_kv") }
+        Derived {
+            num_gpu_blocks: target_known && absent("num_gpu_blocks"),
+            state_blocks: target_known && absent("state_blocks"),
+            request_blocks: target_known && absent("request_blocks"),
+            draft_kv: both_known && absent("draft_kv"),
+        }
     }
 }
 
@@ -357,9 +362,12 @@ fn resolve(
         if derived.num_gpu_blocks {
             engine.remove("num_gpu_blocks");
         }
-        if derived.draft_kv {
-            engine.remove("draft_kv");
-        }
+        let keys = [
+            ("draft_kv", derived.draft_kv),
+            ("state_blocks", derived.state_blocks),
+            ("request_blocks", derived.request_blocks),
+        ];
+        keys.into_iter().filter(|(_, derived)| *derived).for_each(|(key, _)| _ = engine.remove(key));
     }
     filled.keys.iter().for_each(|path| path.remove(&mut value));
     for (path, sweep) in sweeps {

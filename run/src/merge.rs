@@ -226,12 +226,12 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
     }
     work.interrupt.keeps("the shards are kept", "merge them again");
     let how = how(&plan);
-    let (results, notes) = put_together(&plan, &folder, how, pool, work)?;
+    let (mut results, notes) = put_together(&plan, &folder, how, pool, work)?;
     let timing = timing(&marks)?;
     let speed = Speed { cells: timing.cells, wall_s: timing.wall_s, engine_s: timing.engine_s, ..Speed::default() };
     folder.complete_merged(manifest, timing)?;
     drop(lock);
-    let page = if how.figures { Some(report::make_in(folder.path())?) } else { None };
+    let page = report::make_of(folder.path(), &mut results)?;
     let made = Some(Made { results, notes, speed });
     Ok(Merged::Complete(Box::new(Complete { folder, made, page })))
 }

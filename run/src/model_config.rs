@@ -52,19 +52,19 @@ fn read_one(
     };
     let read = if file.config == STDIN {
         match stdin {
-            Some(text) => Ok(text.clone()),
-            None => text::whole(std::io::stdin()).inspect(|text| *stdin = Some(text.clone())),
+            Some(text) => Ok((text.clone(), None)),
+            None => text::whole(std::io::stdin()).inspect(|text| *stdin = Some(text.clone())).map(|text| (text, None)),
         }
     } else {
         let full = folder.join(locate(document, &file.config)?);
-        text::read(&full)
+        text::model_config(&full)
     };
-    let text = read.map_err(|e| {
+    let (text, quantization) = read.map_err(|e| {
         let problem = wrong(document, format!("{path}: cannot read {}: {e}", file.config));
         problem.help("a relative path starts at the experiment's folder; \"-\" reads standard input")
     })?;
     let name = file.name.clone().unwrap_or_else(|| called(&file.config));
-    let read = config::read(&text, &name).map_err(|e| {
+    let read = config::read_beside(&text, quantization.as_deref(), &name).map_err(|e| {
         let problem = wrong(document, format!("{path}: {}: {e}", file.config));
         problem.help("`foretoken models show FILE` prints what is read from a config.json")
     })?;
@@ -87,14 +87,14 @@ fn put(document: &mut Document, path: &Path, given: &str, shape: &ModelShape) ->
     document.replace(path, given, &value.to_string())
 }
 
-/// The name of a model that is read from `file`: the name of the folder for a `config.json`, `model` for standard
-/// input, else the file's name without its ending.
+/// The name of a model that is read from `file`: the name of the folder for a `config.json` or a
+/// `hf_quant_config.json`, `model` for standard input, else the file's name without its ending.
 fn called(file: &str) -> String {
     let path = FilePath::new(file);
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("model");
     let folder = path.parent().and_then(FilePath::file_name).and_then(|name| name.to_str());
     match (stem, folder) {
-        ("config", Some(folder)) => folder.to_owned(),
+        ("config" | "hf_quant_config", Some(folder)) => folder.to_owned(),
         ("-", _) => "model".to_owned(),
         _ => stem.to_owned(),
     }

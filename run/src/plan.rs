@@ -106,6 +106,10 @@ impl Variant {
 pub struct Derived {
     /// Was `engine.num_gpu_blocks`, the number of KV blocks, derived from the hardware?
     pub num_gpu_blocks: bool,
+    /// Was `engine.state_blocks`, the blocks of a recurrent state, derived from the hardware?
+    pub state_blocks: bool,
+    /// Was `engine.request_blocks`, the blocks of windows and compressors, derived from the hardware?
+    pub request_blocks: bool,
     /// Was `engine.draft_kv`, the draft model's part of the KV memory, derived from the hardware?
     pub draft_kv: bool,
 }

@@ -29,6 +29,11 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
         DraftKv::Separate { blocks } => blocks,
         _ => usable_blocks,
     };
+    // The blocks of the pool that are not for tokens.
+    let beside = match config.blocks_of_a_request(0) {
+        0 => "",
+        _ => ", and recurrent states, windows and compressors take some of them",
+    };
     let (what, fix) = match reason {
         RejectReason::PromptOverModelLen => (
             format!("the prompt does not stay below engine.max_model_len = {}", config.max_model_len),
@@ -47,7 +52,10 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
             (what, "raise engine.max_num_batched_tokens, split prompts, or take shorter requests")
         }
         RejectReason::PromptOverPool => (
-            format!("the prompt is longer than the KV pool: {usable_blocks} blocks, {} tokens", tokens(usable_blocks)),
+            format!(
+                "the prompt is longer than the KV pool: {usable_blocks} blocks, {} tokens{beside}",
+                tokens(usable_blocks)
+            ),
             "raise engine.num_gpu_blocks, or take shorter requests",
         ),
         RejectReason::PromptOverDraftPool => (
@@ -70,7 +78,7 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
             "raise engine.max_num_batched_tokens, or write engine.pad_admissions = false",
         ),
         RejectReason::OutgrewPool => (
-            format!("prompt + output outgrow the KV pool of {usable_blocks} blocks"),
+            format!("prompt + output outgrow the KV pool of {usable_blocks} blocks{beside}"),
             "raise engine.num_gpu_blocks, or take shorter requests",
         ),
     };

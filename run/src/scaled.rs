@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use foretoken_report::Cell;
-use foretoken_sim::metrics::{Interval, ReplicaHours, Scaled};
+use foretoken_sim::metrics::{Interval, Range, ReplicaHours, Scaled};
 use serde::Serialize;
 
 /// The costs of one policy's fleet, whose number of replicas a scaling rule changes; each number as mean over seeds and
@@ -48,7 +48,7 @@ impl ScaledResult {
     fn of(cells: &[(&Cell, &Scaled)], gpus: u32) -> ScaledResult {
         let mean = |of: &dyn Fn(&Cell, &Scaled) -> Option<f64>| {
             let values: Option<Vec<f64>> = cells.iter().map(|(cell, scaled)| of(cell, scaled)).collect();
-            values.and_then(|values| Interval::of(&values))
+            values.and_then(|values| Interval::within(Range::FromZero, &values))
         };
         let hours = |of: fn(&ReplicaHours) -> f64| mean(&|_, scaled| Some(of(&scaled.hours()) * f64::from(gpus)));
         let most = |scaled: &Scaled| scaled.over_time().iter().map(|row| row.1.iter().sum::<u32>()).max();

@@ -3,6 +3,7 @@
 
 use crate::cells::in_words;
 use crate::plan::{Plan, Variant};
+use foretoken_hardware::floors::floors;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_report::Swept;
 use foretoken_sim::Drafting;
@@ -75,14 +76,15 @@ fn machine(e: &Experiment) -> String {
             let (target_gpus, draft_gpus) = (gpus(target), gpus(draft));
             let draft_on =
                 if target_gpus == draft_gpus { String::new() } else { format!(", the draft on {draft_gpus}") };
-            format!("{}, drafted by {}{block}, on {target_gpus}{draft_on} (roofline)", target.model, draft.model)
+            let how = roofline(target);
+            format!("{}, drafted by {}{block}, on {target_gpus}{draft_on} ({how})", target.model, draft.model)
         }
         // Costs of 0 stand for an observed server, whose experiment states no costs.
         (LatencySpec::Linear(target), _) if [target.alpha_s, target.gamma_s, target.delta_s] == [0.0; 3] => {
             "costs not known".to_owned()
         }
         (LatencySpec::Roofline(target), _) => {
-            format!("{} on {} (roofline), drafts{block} at given costs", target.model, gpus(target))
+            format!("{} on {} ({}), drafts{block} at given costs", target.model, gpus(target), roofline(target))
         }
         (target, _) => match block {
             "" => format!("{} costs as given", kind(target)),
@@ -97,6 +99,16 @@ fn kind(spec: &LatencySpec) -> &'static str {
         LatencySpec::Staircase(_) => "staircase",
         LatencySpec::Measured(_) => "measured",
         LatencySpec::Roofline(_) => "roofline",
+    }
+}
+
+/// How a roofline computes times: whether its kernels have floors, and on which GPU these were measured.
+fn roofline(spec: &RooflineSpec) -> String {
+    let Ok(gpu) = spec.gpu.gpu() else { return "roofline".to_owned() };
+    match floors(&spec.gpu, &gpu).gpu.as_str() {
+        _ if !spec.floors => "roofline".to_owned(),
+        measured if measured == spec.gpu.to_string() => "roofline with floors".to_owned(),
+        measured => format!("roofline with the floors of {measured}"),
     }
 }
 
@@ -223,6 +235,11 @@ constant = { rate = 0.7 }
              2 requests/s, 50 requests, 128 + 64 tokens · SLO: TPOT at most 19.1 ms · request rate swept from 2.0 to \
              4.0\u{a0}requests/s · 2 seeds"
         );
+        let floored = text.replace("model = \"vicuna-7b\"", "model = \"vicuna-7b\", floors = true");
+        assert!(scope_of(&floored).contains("(roofline with floors) · "), "{}", scope_of(&floored));
+        let relative =
+            floored.replace("gpu = \"h100\", model = \"vicuna-7b\"", "gpu = \"gh200\", model = \"vicuna-7b\"");
+        assert!(scope_of(&relative).contains("(roofline with the floors of h100)"), "{}", scope_of(&relative));
         let linear = text
             .replace(
                 "roofline = { gpu = \"h100\", model = \"vicuna-7b\", tensor_parallel = 2 }",

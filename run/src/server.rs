@@ -4,7 +4,7 @@
 use crate::believed::Believed;
 use crate::plan::Variant;
 use crate::profiled::LargestPass;
-use foretoken_hardware::LatencySpec;
+use foretoken_hardware::{LatencySpec, Memory};
 use foretoken_policies::{PolicyContext, PolicySpec, Truths};
 use foretoken_profiler::{Range, Role};
 use foretoken_sim::acceptance::constant_rate;
@@ -243,10 +243,10 @@ impl Server {
 }
 
 impl Variant {
-    /// The engine's settings. If the file does not give them, the number of KV blocks and the draft model's part of a
-    /// KV block are derived from the hardware. If `drafting` is true, the drafter's weights leave less memory for KV
-    /// blocks, unless the drafter has a device of its own. With `[live]`, the phases of a step have the order of a live
-    /// run.
+    /// The engine's settings. If the file does not give them, the number of KV blocks, the blocks of recurrent states,
+    /// windows and compressors, and the draft model's part of a KV block are derived from the hardware. If `drafting`
+    /// is true, the drafter's weights leave less memory for KV blocks, unless the drafter has a device of its own. With
+    /// `[live]`, the phases of a step have the order of a live run.
     ///
     /// # Errors
     /// The GPU's memory has no room for KV blocks beside the weights.
@@ -263,6 +263,17 @@ impl Variant {
             && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
         {
             config.draft_kv = DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
+        }
+        if let Some(target) = hardware.target.memory() {
+            // The states of a draft model are in the target's pool too.
+            let draft = if drafting && !own_device { hardware.draft.memory() } else { None };
+            let both = |bytes: fn(&Memory) -> f64| bytes(&target) + draft.as_ref().map_or(0.0, bytes);
+            if self.derived.state_blocks {
+                config.state_blocks = target.blocks_of(both(|m| m.state_bytes), config.block_size);
+            }
+            if self.derived.request_blocks {
+                config.request_blocks = target.blocks_of(both(|m| m.request_bytes), config.block_size);
+            }
         }
         if self.derived.num_gpu_blocks
             && let Some(mut memory) = hardware.target.memory()

@@ -1,9 +1,10 @@
 //! The comparison of policies as text, in ASCII only, so that it looks the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
+use crate::offered::Offered;
 use crate::scaled::ScaledResult;
 use crate::{papers, questions};
-use foretoken_report::{narrow, plain_table, table_lines};
+use foretoken_report::{Mark, Marked, narrow, plain_table, spread, table_lines};
 use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
 
@@ -24,29 +25,27 @@ const BOTH: Option<Width> = None;
 const NARROW: Option<Width> = Some(Width::Narrow);
 const WIDE: Option<Width> = Some(Width::Wide);
 
-const COLUMNS: [Column; 21] = [
-    ("policy", BOTH, |p| {
-        let marks = [(p.overload.is_some(), " !"), (p.stops_for_a_bound_of_another_load, " ~")];
-        Some(marks.iter().filter(|m| m.0).fold(p.policy.clone(), |name, m| name + m.1))
-    }),
+const COLUMNS: [Column; 22] = [
+    ("policy", BOTH, |p| Some(Mark::beside(&p.policy, &p.marks))),
     ("E2E\nmean s", WIDE, |p| shown(p.e2e_mean_s, 1.0, 3, true)),
     ("E2E\nmean s", NARROW, |p| shown(p.e2e_mean_s, 1.0, 3, false)),
-    ("speedup\n", BOTH, |p| marked(p.speedup.map(ratio), p.speedup_over_overload, "!")),
+    ("speedup\n", BOTH, |p| marked(p.speedup.map(ratio), p, Marked::Speedup)),
     ("regret\n%", WIDE, |p| {
         let regret = p.regret_to_oracle_goodput.map(|r| format!("{:.1}", 100.0 * r.mean));
-        marked(regret, p.drafts_trees, "^")
+        marked(regret, p, Marked::Regret)
     }),
     ("TTFT\nmean ms", BOTH, |p| shown(p.ttft_mean_s, 1e3, 1, false)),
     ("TPOT ms\np50", WIDE, |p| shown(p.tpot_p50_s, 1e3, 2, false)),
     ("\np90", WIDE, |p| shown(p.tpot_p90_s, 1e3, 2, false)),
     ("\np99", WIDE, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
     ("TPOT ms\np99", NARROW, |p| shown(p.tpot_p99_s, 1e3, 2, false)),
-    ("SLO\nmet %", BOTH, |p| marked(shown(p.slo_attainment, 100.0, 1, false), p.attains_by_definition, "*")),
+    ("SLO\nmet %", BOTH, |p| marked(shown(p.slo_attainment, 100.0, 1, false), p, Marked::Slo)),
     ("goodput\ntok/s", WIDE, |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
     ("accept\nrate %", WIDE, |p| shown(p.acceptance_rate, 100.0, 1, false)),
     ("accept\nlength", BOTH, |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
     ("draft\nlen", BOTH, |p| shown(p.draft_len, 1.0, 2, false)),
     ("batch\nsize", WIDE, |p| shown(p.batch_size, 1.0, 1, false)),
+    ("KV\npeak %", BOTH, |p| shown(p.kv_use_peak, 100.0, 0, false)),
     ("GPU\nhours", BOTH, |p| of_scaling(p, |s| s.gpu_hours, 1)),
     ("SLO\nmisses", BOTH, |p| of_scaling(p, |s| s.slo_misses, 0)),
     ("most\nreplicas", WIDE, |p| of_scaling(p, |s| s.most_replicas, 0)),
@@ -94,6 +93,7 @@ fn heading(c: &Comparison) -> String {
 fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(requests(v));
+    parts.extend(v.load.as_ref().map(Offered::in_words));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
         // A bound that is a multiple of the autoregressive run's TPOT differs between seeds; the mean over seeds is
         // shown.
@@ -204,23 +204,12 @@ fn legend(c: &Comparison, width: Width) -> String {
     if any(|p| p.preempted > 0 || p.rejected > 0) {
         say("preempted, rejected: requests, over all seeds");
     }
-    if any(|p| p.overload.is_some()) {
-        say(
-            "!: overloaded, the queue grew while requests came: latencies measure how long the run was, and speedups over such a run",
-        );
-        say("   and bounds scaled from it depend on that");
-    }
-    if any(|p| p.attains_by_definition) {
-        say("*: 90 % by definition: the bound is this very run's P90 TPOT");
-    }
+    say("KV peak: most blocks of the target's pool that requests held at once");
+    let in_table = |mark: &Mark| width == Width::Wide || mark.on() != Marked::Regret;
+    let marks = |p: &PolicyResult| p.marks.iter().copied().filter(in_table).collect::<Vec<Mark>>();
+    Mark::notes(c.variants.iter().flat_map(|v| &v.policies).map(marks)).iter().for_each(|note| say(note));
     if width == Width::Wide && any(|p| p.regret_to_oracle_goodput.is_some()) {
         say("regret: mean E2E over that of oracle-goodput, the bound for chains of drafts, less 1");
-    }
-    if width == Width::Wide && any(|p| p.drafts_trees && p.regret_to_oracle_goodput.is_some()) {
-        say("^: drafts trees, which oracle-goodput does not bound");
-    }
-    if any(|p| p.sees_hidden_truth) {
-        say("oracles see hidden truth: bounds, not policies a server can run");
     }
     match kv(&c.variants) {
         Some((plain, Some(drafting), _)) => say(&format!(
@@ -237,16 +226,12 @@ fn legend(c: &Comparison, width: Width) -> String {
     if any(|p| p.stops_for_slo) && c.variants.iter().any(|v| v.slo.iter().any(|s| s.tpot_s.is_some())) {
         say("SLO: adaspec (slo = \"step\") does not speculate in a step that it expects to miss it");
     }
-    if any(|p| p.stops_for_a_bound_of_another_load) {
-        say(
-            "~: it does so for a bound that another load sets, the same at every load; slo.reference = \"each-load\" gives each load its own",
-        );
-    }
     text
 }
 
-fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
-    text.map(|t| if mark { t + with } else { t })
+/// A number as text, with the signs of the policy's marks on this number behind it.
+fn marked(text: Option<String>, p: &PolicyResult, on: Marked) -> Option<String> {
+    text.map(|t| t + &Mark::signs(&p.marks, on))
 }
 
 /// A ratio of two policies' numbers as text. Its 95 % interval follows, unless there is only one seed or both ends are
@@ -258,11 +243,11 @@ fn ratio(r: RatioInterval) -> String {
     }
 }
 
-/// A mean times `unit` as text, with `digits` decimals. Half the width of its interval follows if `interval` is true
-/// and there are several seeds. `None` without a value.
+/// A mean times `unit` as text, with `digits` decimals. Its interval follows if `interval` is true and there are
+/// several seeds. `None` without a value.
 fn shown(value: Option<Interval>, unit: f64, digits: usize, interval: bool) -> Option<String> {
-    value.map(|i| match i.half_width.filter(|_| interval) {
-        Some(half) => format!("{:.digits$} +-{:.digits$}", i.mean * unit, half * unit),
+    value.map(|i| match spread(&i, unit, digits, "+-").filter(|_| interval) {
+        Some(spread) => format!("{:.digits$} {spread}", i.mean * unit),
         None => format!("{:.digits$}", i.mean * unit),
     })
 }

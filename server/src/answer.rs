@@ -2,7 +2,7 @@
 
 use crate::ask::{Form, Sending};
 use crate::calls::{End, Tokens};
-use crate::stops::{Text, token_id};
+use crate::stops::{Stop, Text, token_id};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ pub struct Answer {
     /// True until the first chunk of the streamed answer is sent.
     first: bool,
     reason: Option<&'static str>,
-    stop: Option<String>,
+    stop: Option<Stop>,
     end: Option<End>,
 }
 
@@ -55,7 +55,7 @@ struct Choice<'a> {
     delta: Option<Delta<'a>>,
     logprobs: Option<()>,
     finish_reason: Option<&'static str>,
-    stop_reason: Option<&'a str>,
+    stop_reason: Option<&'a Stop>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token_ids: Option<Vec<u32>>,
 }
@@ -110,12 +110,13 @@ impl Answer {
     /// step.
     fn add(&mut self, tokens: &Tokens) -> usize {
         let had = self.tokens;
-        self.tokens += tokens.count as usize;
         if tokens.round.0 > 0 {
             self.rounds.drafted.push(tokens.round.0);
             self.rounds.accepted.push(tokens.round.1);
         }
-        self.stop = self.text.add(tokens.count as usize);
+        let (count, stop) = self.text.add(tokens.count as usize);
+        self.tokens += count;
+        self.stop = stop;
         self.end = tokens.end;
         self.reason = match (&self.stop, tokens.end) {
             (Some(_), _) => Some("stop"),
@@ -148,7 +149,7 @@ impl Answer {
                 delta: chat.then_some(Delta { role, content: text }),
                 logprobs: None,
                 finish_reason: self.reason,
-                stop_reason: self.stop.as_deref(),
+                stop_reason: self.stop.as_ref(),
                 token_ids,
             }],
             usage,
@@ -215,8 +216,8 @@ impl Answer {
     }
 
     /// Returns the metrics that vLLM gives for an answered request (`--enable-per-request-metrics`,
-    /// `--per-request-spec-decode-metrics detailed`). `None` if a stop string ended the answer before the engine ended
-    /// the request.
+    /// `--per-request-spec-decode-metrics detailed`). `None` if a stop string or token ended the answer before the
+    /// engine ended the request.
     fn metrics(&self) -> Option<Value> {
         let end = self.end?;
         let gaps = self.tokens.saturating_sub(1);

@@ -3,6 +3,7 @@
 
 use crate::prompt::{Prompt, Reading};
 use crate::refusal::Refusal;
+use crate::stops::Stops;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
@@ -47,8 +48,8 @@ pub struct Sending {
     /// True if each chunk of the answer has the time at which its tokens were due, in seconds since 1970. Tokens are
     /// due at the end of their step.
     pub due: bool,
-    /// The request's stop strings. The answer ends before the first stop string that its text contains.
-    pub stops: Vec<String>,
+    /// What ends the answer before its length.
+    pub stops: Stops,
     /// Number of the request's prompt tokens, for the usage in the answer.
     pub prompt_len: u32,
 }
@@ -72,21 +73,74 @@ struct Body {
     max_tokens: Option<i64>,
     max_completion_tokens: Option<i64>,
     min_tokens: Option<u32>,
-    #[serde(default)]
-    ignore_eos: bool,
-    #[serde(default)]
-    stream: bool,
+    ignore_eos: Option<bool>,
+    stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     stop: Option<Stop>,
-    #[serde(default)]
-    return_token_ids: bool,
-    #[serde(default)]
-    return_due: bool,
+    stop_token_ids: Option<Vec<u32>>,
+    return_token_ids: Option<bool>,
+    return_due: Option<bool>,
+    // What would change the answer and is not simulated.
     n: Option<u32>,
     best_of: Option<u32>,
-    #[serde(default)]
-    echo: bool,
+    echo: Option<bool>,
     logprobs: Option<Value>,
+    prompt_logprobs: Option<Value>,
+    suffix: Option<String>,
+    use_beam_search: Option<bool>,
+    include_stop_str_in_output: Option<bool>,
+    truncate_prompt_tokens: Option<i64>,
+    priority: Option<i64>,
+    tool_choice: Option<Value>,
+    response_format: Option<Value>,
+    structured_outputs: Option<Value>,
+    guided_json: Option<Value>,
+    guided_regex: Option<Value>,
+    guided_choice: Option<Value>,
+    guided_grammar: Option<Value>,
+}
+
+impl Body {
+    /// The name of a field that asks for something that would change the answer and is not simulated.
+    fn not_simulated(&self) -> Option<&'static str> {
+        let asks = |value: &Option<Value>| !matches!(value, None | Some(Value::Null | Value::Bool(false)));
+        let text = Value::from("text");
+        let is_text = |format: &Value| format.get("type").is_some_and(|kind| *kind == text);
+        let chooses = |choice: &Value| !["none", "auto"].iter().any(|usual| choice == usual) && !choice.is_null();
+        let fields = [
+            ("n", self.n.is_some_and(|n| n != 1)),
+            ("best_of", self.best_of.is_some_and(|n| n != 1)),
+            ("echo", self.echo == Some(true)),
+            ("logprobs", asks(&self.logprobs)),
+            ("prompt_logprobs", asks(&self.prompt_logprobs)),
+            ("suffix", self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty())),
+            ("use_beam_search", self.use_beam_search == Some(true)),
+            ("include_stop_str_in_output", self.include_stop_str_in_output == Some(true)),
+            ("truncate_prompt_tokens", self.truncate_prompt_tokens.is_some()),
+            ("priority", self.priority.is_some_and(|priority| priority != 0)),
+            ("tool_choice", self.tool_choice.as_ref().is_some_and(chooses)),
+            ("response_format", asks(&self.response_format) && !self.response_format.as_ref().is_some_and(is_text)),
+            ("structured_outputs", asks(&self.structured_outputs)),
+            ("guided_json", asks(&self.guided_json)),
+            ("guided_regex", asks(&self.guided_regex)),
+            ("guided_choice", asks(&self.guided_choice)),
+            ("guided_grammar", asks(&self.guided_grammar)),
+        ];
+        fields.into_iter().find(|(_, asked)| *asked).map(|(field, _)| field)
+    }
+}
+
+/// The refusal of a body that is no JSON for this interface. It names the first field whose value cannot be read.
+fn malformed(body: &[u8], error: &serde_json::Error) -> Refusal {
+    let fields: serde_json::Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    let alone = |(name, value): (String, Value)| {
+        let one = serde_json::Map::from_iter([(name.clone(), value)]);
+        serde_json::from_value::<Body>(one.into()).err().map(|e| (name, e))
+    };
+    match fields.into_iter().find_map(alone) {
+        Some((name, e)) => Refusal::bad("body", format!("{name}: {e}")),
+        None => Refusal::bad("body", error.to_string()),
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -110,10 +164,8 @@ struct Part {
 
 #[derive(Debug, Default, Deserialize)]
 struct StreamOptions {
-    #[serde(default)]
-    include_usage: bool,
-    #[serde(default)]
-    continuous_usage_stats: bool,
+    include_usage: Option<bool>,
+    continuous_usage_stats: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,21 +185,13 @@ const COMPLETION_TOKENS: i64 = 16;
 /// The body is not valid JSON for this interface, it names another model than the server's, it asks for something that
 /// is not simulated (such as several answers), or prompt and output are longer than the model's context length.
 pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), Refusal> {
-    let body: Body = serde_json::from_slice(body).map_err(|e| Refusal::bad("body", e.to_string()))?;
+    let body: Body = serde_json::from_slice(body).map_err(|e| malformed(body, &e))?;
     if let Some(model) = body.model.as_ref().filter(|model| **model != limits.model) {
         let message = format!("The model `{model}` does not exist. This server has `{}`.", limits.model);
         return Err(Refusal::of(StatusCode::NOT_FOUND, "model", message));
     }
-    let wants_logprobs = !matches!(body.logprobs, None | Some(Value::Null | Value::Bool(false)));
-    for (param, asked) in [
-        ("n", body.n.is_some_and(|n| n != 1)),
-        ("best_of", body.best_of.is_some_and(|n| n != 1)),
-        ("echo", body.echo),
-        ("logprobs", wants_logprobs),
-    ] {
-        if asked {
-            return Err(Refusal::bad(param, format!("{param} is not simulated: leave it out")));
-        }
+    if let Some(param) = body.not_simulated() {
+        return Err(Refusal::bad(param, format!("{param} is not simulated: leave it out")));
     }
     let (prompt_len, prefix) = match (form, body.prompt, body.messages) {
         (Form::Completion, Some(prompt), _) => prompt.read(limits.reading)?,
@@ -192,15 +236,16 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
     if min_tokens > max_tokens {
         return Err(Refusal::bad("min_tokens", format!("min_tokens is {min_tokens}, and max_tokens {max_tokens}")));
     }
-    let ask = Ask { prompt_len, prefix, max_tokens, min_tokens, ignore_eos: body.ignore_eos };
+    let ask = Ask { prompt_len, prefix, max_tokens, min_tokens, ignore_eos: body.ignore_eos == Some(true) };
+    let include_usage = options.include_usage == Some(true);
     let sending = Sending {
         form,
-        stream: body.stream,
-        include_usage: options.include_usage,
-        continuous_usage: options.include_usage && options.continuous_usage_stats,
-        token_ids: body.return_token_ids,
-        due: body.return_due,
-        stops,
+        stream: body.stream == Some(true),
+        include_usage,
+        continuous_usage: include_usage && options.continuous_usage_stats == Some(true),
+        token_ids: body.return_token_ids == Some(true),
+        due: body.return_due == Some(true),
+        stops: Stops { texts: stops, ids: body.stop_token_ids.unwrap_or_default(), min_tokens },
         prompt_len,
     };
     Ok((ask, sending))
@@ -242,11 +287,47 @@ mod tests {
         .unwrap();
         assert_eq!((ask.prompt_len, ask.max_tokens, ask.ignore_eos), (4, 7, true));
         assert!(sending.stream && sending.include_usage && sending.continuous_usage && sending.token_ids);
-        assert_eq!((sending.stops, sending.due), (vec!["x".to_owned()], false));
+        assert_eq!((sending.stops.texts, sending.due), (vec!["x".to_owned()], false));
         assert_eq!(of(Form::Completion, r#"{"prompt": [1, 2]}"#).unwrap().0.max_tokens, 16);
         let chat = r#"{"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]}"#;
         let (ask, _) = of(Form::Chat, chat).unwrap();
         assert_eq!((ask.prompt_len, ask.max_tokens, ask.ignore_eos), (9, 91, false));
+    }
+
+    /// A field that is null is as good as absent, as for vLLM.
+    #[test]
+    fn null_is_absent() {
+        let plain = of(Form::Completion, r#"{"prompt": "abcd"}"#).unwrap();
+        let fields = [
+            "model",
+            "max_tokens",
+            "min_tokens",
+            "ignore_eos",
+            "stream",
+            "stream_options",
+            "stop",
+            "stop_token_ids",
+            "return_token_ids",
+            "n",
+            "best_of",
+            "echo",
+            "logprobs",
+            "suffix",
+            "use_beam_search",
+            "tool_choice",
+            "response_format",
+            "priority",
+            "include_stop_str_in_output",
+            "truncate_prompt_tokens",
+            "structured_outputs",
+        ];
+        for field in fields {
+            let body = format!("{{\"prompt\": \"abcd\", \"{field}\": null}}");
+            assert_eq!(of(Form::Completion, &body).unwrap_or_else(|e| panic!("{field}: {e:?}")), plain);
+        }
+        let body = r#"{"prompt": "abcd", "stream_options": {"include_usage": null}, "tool_choice": "auto",
+            "response_format": {"type": "text"}, "priority": 0, "echo": false}"#;
+        assert_eq!(of(Form::Completion, body).unwrap(), plain);
     }
 
     #[test]
@@ -260,6 +341,17 @@ mod tests {
             (Form::Completion, r#"{"prompt": "a", "max_tokens": 100}"#, 400, "maximum context length of 100"),
             (Form::Completion, r#"{"prompt": "a", "n": 2}"#, 400, "n is not simulated"),
             (Form::Completion, r#"{"prompt": "a", "logprobs": 3}"#, 400, "logprobs is not simulated"),
+            (Form::Completion, r#"{"prompt": "a", "echo": true}"#, 400, "echo is not simulated"),
+            (Form::Completion, r#"{"prompt": "a", "tool_choice": "required"}"#, 400, "tool_choice is not simulated"),
+            (
+                Form::Completion,
+                r#"{"prompt": "a", "response_format": {"type": "json_object"}}"#,
+                400,
+                "response_format is not simulated",
+            ),
+            (Form::Completion, r#"{"prompt": "a", "guided_regex": "a*"}"#, 400, "guided_regex is not simulated"),
+            (Form::Completion, r#"{"prompt": "a", "priority": 2}"#, 400, "priority is not simulated"),
+            (Form::Completion, r#"{"prompt": "a", "stream": "yes"}"#, 400, "stream: invalid type"),
             (Form::Completion, r#"{"prompt": "a", "stop": ""}"#, 400, "empty text"),
             (Form::Completion, r#"{"prompt": "a", "min_tokens": 20}"#, 400, "min_tokens is 20, and max_tokens 16"),
         ] {

@@ -76,6 +76,15 @@ settings! {
     /// Number of KV blocks in device memory. Except in `vllm-v0` one of them is the null block, which is given to no
     /// request, so at least 2 are needed.
     num_gpu_blocks: u32 = 8192;
+    /// Number of KV blocks that one recurrent state of a request takes over all recurrent layers, 0 to 65536. A running
+    /// request holds 1 + K states, where K is the longest draft (vLLM `MambaSpec`, `num_speculative_blocks`). Default:
+    /// derived from the roofline of the target's model; 0 without one.
+    #[serde(skip_serializing_if = "is_zero")]
+    state_blocks: u32 = 0, tokens_up_to(MOST_EXTRA_SLOTS);
+    /// Number of KV blocks that a running request takes whatever its tokens and drafts, 0 to 65536: windows that drop
+    /// older tokens, and compressors. Default: derived from the roofline of the target's model; 0 without one.
+    #[serde(skip_serializing_if = "is_zero")]
+    request_blocks: u32 = 0, tokens_up_to(MOST_EXTRA_SLOTS);
     /// Most tokens of prompt and output of a request together, 1 to 2³¹.
     max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
     /// Whether a request reuses the KV blocks of earlier requests with the same prefix.
@@ -139,6 +148,11 @@ settings! {
     /// Whether the simulator computes consecutive steps at once if no decision falls between them. This is faster.
     /// Results are identical with true and false.
     skip_stretches: bool = true;
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(x: &u32) -> bool {
+    *x == 0
 }
 
 /// Methods that return the values with which the engine runs. A setting that the user left out has the default of the
@@ -206,6 +220,12 @@ impl EngineConfig {
             ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.is_some()),
         ];
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
+    }
+
+    /// KV blocks that a running request takes in addition to the blocks of its tokens, if its drafts have up to `k`
+    /// tokens: 1 + `k` recurrent states, and what does not depend on drafts.
+    pub fn blocks_of_a_request(&self, k: u32) -> u32 {
+        self.request_blocks + self.state_blocks * (1 + k)
     }
 
     /// Number of KV blocks in the target's pool. `drafting` says whether there is a draft model. With

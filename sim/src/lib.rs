@@ -65,4 +65,4 @@ pub use serving::{Run, Served, Serving};
 pub use simulation::{Simulation, Speculation};
 pub use time::Time;
 pub use tree::{DraftTree, Growth, MAX_TREE_TOKENS};
-pub use workload::{Arrivals, Recording, Request, RequestId, Workload};
+pub use workload::{Arrivals, Recording, Request, RequestId, Workload, arrival_rate};

@@ -62,6 +62,13 @@ pub struct Recording {
     pub confidences: Vec<f32>,
 }
 
+/// The mean rate of `requests` arrivals whose last comes `span_s` seconds after the first, requests per second: the
+/// number of gaps over their time. With n / span instead, a load of 20 requests a second apart would have 1.05 a
+/// second. `None` if all come at once.
+pub fn arrival_rate(requests: usize, span_s: f64) -> Option<f64> {
+    (span_s > 0.0).then(|| requests.saturating_sub(1) as f64 / span_s)
+}
+
 /// All requests of a run, sorted by arrival time.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {

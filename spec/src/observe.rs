@@ -25,7 +25,8 @@ pub struct ObserveSpec {
     /// Whether answers must have the workload's output lengths, even if the model would end them earlier (the field
     /// `ignore_eos` of a request). Not every server can do this.
     pub ignore_eos: bool,
-    /// Number of requests that are sent one after the other before the clock starts. They are not recorded.
+    /// Number of requests that are sent one after the other before the clock starts, with prompts of their own. They
+    /// are not recorded.
     pub warm_up_requests: u32,
     /// Time after the start of the run at which no more requests are sent, seconds, 0.001 to 2592000; absent: all
     /// requests are sent.

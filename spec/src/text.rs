@@ -29,9 +29,38 @@ pub fn whole(from: impl Read) -> Result<String> {
     Ok(text)
 }
 
+/// The texts of a model's `config.json` and of the `hf_quant_config.json` beside it, if there is one. `path` is one of
+/// the two files, or their folder.
+///
+/// # Errors
+/// The `config.json` cannot be read, or the other file is there and cannot be read.
+pub fn model_config(path: &Path) -> Result<(String, Option<String>)> {
+    let second = "hf_quant_config.json";
+    let config = match path {
+        folder if folder.is_dir() => folder.join("config.json"),
+        file if file.file_name().is_some_and(|name| name == second) => file.with_file_name("config.json"),
+        file => file.to_path_buf(),
+    };
+    let beside = config.with_file_name(second);
+    let quantization = if beside.is_file() { Some(read(&beside)?) } else { None };
+    Ok((read(&config)?, quantization))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_or_either_file_names_a_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("config.json"), "{}").unwrap();
+        assert_eq!(model_config(folder.path()).unwrap(), ("{}".into(), None));
+        std::fs::write(path("hf_quant_config.json"), "{ }").unwrap();
+        for file in [folder.path().to_owned(), path("config.json"), path("hf_quant_config.json")] {
+            assert_eq!(model_config(&file).unwrap(), ("{}".into(), Some("{ }".into())));
+        }
+    }
 
     #[test]
     fn an_endless_text_is_refused() {

@@ -1,7 +1,8 @@
 //! A stub server whose answers a test chooses: HTTP/1.1 with server-sent events, as in OpenAI-compatible servers. It
 //! runs no model.
 
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -121,7 +122,7 @@ pub struct Stub {
     scheme: &'static str,
     closed: Arc<AtomicBool>,
     /// The stub server's certificate (PEM), if it uses TLS.
-    pub certificate: Option<String>,
+    pub certificate: Option<&'static str>,
 }
 
 impl Stub {
@@ -131,22 +132,24 @@ impl Stub {
         Stub::listen(Arc::new(say), None)
     }
 
-    /// Starts a stub like [`Stub::start`], but with TLS. The stub makes a certificate for the host `name`.
+    /// Starts a stub like [`Stub::start`], but with TLS: its certificate, which it signed itself, is for `localhost`.
     ///
     /// # Panics
-    /// If no certificate can be made.
-    pub fn start_tls(name: &str, say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
-        let own = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
+    /// If the stub cannot listen on a port of this machine.
+    pub fn start_tls(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
+        let certificate = include_str!("../certificate/localhost.pem");
+        let key = include_bytes!("../certificate/key.der");
+        let chain = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate");
+        let key = PrivateKeyDer::try_from(key.as_slice()).expect("a key");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions of TLS")
             .with_no_client_auth()
-            .with_single_cert(vec![own.cert.der().clone()], key)
+            .with_single_cert(vec![chain], key)
             .expect("a certificate with its key");
         let mut stub = Stub::listen(Arc::new(say), Some(Arc::new(tls)));
-        (stub.certificate, stub.scheme) = (Some(own.cert.pem()), "https");
+        (stub.certificate, stub.scheme) = (Some(certificate), "https");
         stub
     }
 

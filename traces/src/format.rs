@@ -3,7 +3,7 @@
 
 use crate::error::TraceError;
 use crate::open::Lines;
-use crate::readers::json::malformed;
+use crate::readers::objects::Objects;
 use crate::truth::is_truth_table;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -16,8 +16,14 @@ macro_rules! formats {
         $use! {
             /// BurstGPT CSV, releases 1 to 3 (Wang et al., KDD 2025): times, lengths, model, log type.
             BurstGpt, "burstgpt", burstgpt::read, [["Timestamp", "Request tokens"]];
-            /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks.
+            /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks. Files
+            /// of other tools with the same keys have blocks of another `block_size`, another `unit`, or no ids.
             Mooncake, "mooncake", mooncake::read, [["hash_ids"], ["timestamp", "input_length", "output_length"]];
+            /// Spans of OpenTelemetry in JSON (OTLP, or as its Python SDK prints them) that follow its conventions for
+            /// generative AI: times and lengths of calls of models.
+            OpenTelemetry, "opentelemetry", opentelemetry::read, [["resourceSpans"], ["resource_spans"], ["context", "start_time", "attributes"]];
+            /// LiteLLM's spend logs, CSV or JSON: times and lengths of the requests that reached a model.
+            LiteLlm, "litellm", litellm::read, [["call_type", "startTime", "prompt_tokens", "completion_tokens"]];
             /// Azure LLM inference CSV, 2023 (Patel et al., ISCA 2024) and 2024: wall-clock times, lengths.
             Azure, "azure", azure::read, [["TIMESTAMP", "ContextTokens"]];
             /// AdaSpec arrival CSV (Huang et al., SoCC 2025): times only. Its header is one column, `Timestamp`.
@@ -34,8 +40,8 @@ macro_rules! formats {
             /// The output of `foretoken profile-acceptance`: lengths, families (kinds of tasks) and which draft tokens
             /// were right; no times. Its first bytes identify it.
             TruthTable, "truth-table", truth_table::read, [];
-            /// CSV log of any tool, with times, lengths, categories; the option `columns` names its columns. The format
-            /// is never detected, so the workload must name it.
+            /// Log of any tool, CSV or JSON, with times, lengths, categories; the option `columns` names its columns.
+            /// The format is never detected, so the workload must name it.
             Columns, "columns", columns::read, [];
         }
     };
@@ -96,12 +102,14 @@ impl TraceFormat {
             return Ok(TraceFormat::TruthTable);
         }
         let mut lines = Lines::open(path)?;
-        let (line, first) = lines.next()?.map(|(line, text)| (line, text.to_owned())).unwrap_or_default();
+        let first = lines.next()?.map(|(_, text)| text.to_owned()).unwrap_or_default();
         let first = first.trim_start_matches('\u{feff}');
-        if let (true, Err(e)) = (first.starts_with('{'), serde_json::from_str::<serde_json::Value>(first)) {
-            return Err(malformed(path, line, first, &e));
-        }
-        let columns = columns(first);
+        let columns = match first.starts_with(['{', '[']) {
+            true => {
+                Objects::open(path)?.next()?.map(|(_, object)| object.keys().cloned().collect()).unwrap_or_default()
+            }
+            false => columns(first),
+        };
         let has = |name: &str| columns.iter().any(|c| c == name);
         // If several signs fit, the sign with the most columns wins: AdaServe's files have the columns of the format
         // `windows` and one more.
@@ -121,7 +129,7 @@ impl TraceFormat {
         }
         let hint = format!(
             "a log of your own is read as CSV with the header t_s,input_tokens,output_tokens (seconds from the start, tokens), \
-                 or with columns = {{ arrival = \"...\", prompt = \"...\", output = \"...\" }} in the experiment; \
+                 or, CSV or JSON, with columns = {{ arrival = \"...\", prompt = \"...\", output = \"...\" }} in the experiment; \
                  known formats are {}; name one with format = \"...\" if this file is one",
             Self::names().collect::<Vec<_>>().join(", ")
         );
@@ -129,11 +137,8 @@ impl TraceFormat {
     }
 }
 
-/// The column names if `first` is a CSV header, or the keys if it is a JSON object.
+/// The column names of a CSV header.
 fn columns(first: &str) -> Vec<String> {
-    if let Ok(serde_json::Value::Object(object)) = serde_json::from_str(first) {
-        return object.keys().cloned().collect();
-    }
     first.split(',').map(|c| c.trim().trim_matches('"').to_owned()).collect()
 }
 

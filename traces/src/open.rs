@@ -59,6 +59,12 @@ pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     Ok(BufReader::with_capacity(BUFFER, Bounded { stream, total: 0, row: 0 }))
 }
 
+/// True if the file holds JSON: its first character that is not a space is a curly or a square bracket.
+pub(crate) fn is_json(path: &Path) -> Result<bool, TraceError> {
+    let first = Lines::open(path)?.next()?.map(|(_, text)| text.trim_start_matches('\u{feff}').starts_with(['{', '[']));
+    Ok(first.unwrap_or_default())
+}
+
 /// A stream of a file's bytes with limits. Reading fails with `FileTooLarge` if one row is longer than
 /// [`limits::text`], and with `QuotaExceeded` if the whole stream is longer than the memory limit.
 pub(crate) struct Bounded {

@@ -1,18 +1,17 @@
 //! Statistics of a trace: counts, rates, burstiness, lengths, shared prefixes, how often draft tokens were right.
 //!
-//! Definitions. Rate = requests / duration. Bins of w seconds start at the span's start, and only whole bins count.
-//! Index of dispersion IDC(w) = variance / mean of the numbers of requests in the bins; a Poisson process has 1. IAT CV
-//! = standard deviation / mean of the gaps between arrivals. Variances are divided by n, the number of values.
-//! Quantiles interpolate linearly (numpy's default).
+//! Definitions. Rate = [`arrival_rate`]; in a given span, requests / duration. Bins of w seconds start at the span's
+//! start, and only whole bins count. Index of dispersion IDC(w) = variance / mean of the numbers of requests in the
+//! bins; a Poisson process has 1. IAT CV = standard deviation / mean of the gaps between arrivals. Variances are
+//! divided by n, the number of values. Quantiles interpolate linearly (numpy's default).
 
 use crate::error::TraceError;
 use crate::format::TraceFormat;
 use crate::readers::{Gives, Trace, read};
 use crate::trace_spec::TraceSpec;
-use foretoken_sim::{RequestId, Time, Workload};
+use foretoken_sim::{RequestId, Time, Workload, arrival_rate};
 use serde::Serialize;
 use std::collections::HashSet;
-use std::path::Path;
 
 /// The percentages at which quantiles of the prompt and output lengths are reported.
 const PERCENT: [f64; 27] = [
@@ -63,7 +62,8 @@ pub struct ArrivalStats {
     /// Length of the time span in which arrivals are measured, seconds. By default the span is from the first to the
     /// last arrival.
     pub duration_s: f64,
-    /// Number of requests / duration, per second; `None` if the duration is 0.
+    /// Arrivals per second: gaps / duration from the first to the last arrival, or requests / duration in a given span.
+    /// `None` if the duration is 0.
     pub mean_rate: Option<f64>,
     /// Coefficient of variation of the gaps between arrivals.
     pub iat_cv: Option<f64>,
@@ -112,14 +112,14 @@ pub struct RecordedStats {
     pub right: f64,
 }
 
-/// Reads a file and computes its statistics. If `format` is `None`, the format is detected from the file.
+/// Reads a file and computes its statistics.
 ///
 /// # Errors
 /// The errors of [`read`].
-pub fn inspect(path: &Path, format: Option<TraceFormat>) -> Result<TraceStats, TraceError> {
+pub fn inspect(spec: &TraceSpec) -> Result<TraceStats, TraceError> {
     // AdaServe's latency limits are multiples of the time per token of an unloaded server. No statistic depends on this
     // time, so it is set to 1 s.
-    let trace = read(&TraceSpec { format, ..TraceSpec::new(path) }, Some(1.0))?;
+    let trace = read(spec, Some(1.0))?;
     Ok(TraceStats::of_trace(&trace))
 }
 
@@ -172,7 +172,10 @@ impl ArrivalStats {
             first_s,
             last_s,
             duration_s,
-            mean_rate: (duration_s > 0.0).then(|| arrivals.len() as f64 / duration_s),
+            mean_rate: match span {
+                None => arrival_rate(arrivals.len(), duration_s),
+                Some(_) => (duration_s > 0.0).then(|| arrivals.len() as f64 / duration_s),
+            },
             iat_cv: (gaps.len() > 1 && gap_mean > 0.0).then(|| gap_variance.sqrt() / gap_mean),
             bins: WIDTHS_S.iter().filter_map(|&w| BinStats::of(arrivals, w, start_s, duration_s)).collect(),
         }

@@ -23,13 +23,19 @@ pub struct TraceSpec {
     /// `failed_rows` decides instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_tokens: Option<ZeroTokens>,
-    /// BurstGPT only: what to do with rows of 0 response tokens (default: drop).
+    /// Mooncake only: the unit of `timestamp` (default: ms).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<TimeUnit>,
+    /// Mooncake and `columns` only: prompt tokens that one prefix id stands for (default: 512).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<u32>,
+    /// BurstGPT and LiteLLM only: what to do with rows of 0 response tokens (default: drop).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_rows: Option<FailedRows>,
     /// BurstGPT only: what to do with requests whose timestamps are the same whole second (default: keep).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ties: Option<Ties>,
-    /// BurstGPT only: keep only rows with this value in the column `Model`.
+    /// BurstGPT, LiteLLM and OpenTelemetry only: keep only the requests of this model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// BurstGPT only: keep only rows with this value in the column `Log Type`.
@@ -41,7 +47,7 @@ pub struct TraceSpec {
     /// Spec-Bench CSV only: path of the JSON-lines file with the recorded acceptance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept: Option<PathBuf>,
-    /// Format `columns` only: the names of the columns in a CSV log of any other tool.
+    /// Format `columns` only: the names of the columns (CSV) or keys (JSON) in the log of any other tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Columns>,
     /// Rows with more prompt tokens than this number are dropped. Default: no limit.
@@ -66,7 +72,8 @@ impl TraceSpec {
     }
 }
 
-/// The names of the columns in the header of a CSV log.
+/// The names of the columns in the header of a CSV log, or of the keys in the objects of a JSON log. A dot leads into
+/// an object: `usage.prompt_tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Columns {
@@ -85,6 +92,10 @@ pub struct Columns {
     /// "priority"`. The lowest number is served first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
+    /// Name of the log's column of prefix ids: a list of whole numbers, one for each block of the prompt. Requests
+    /// whose lists begin alike share these blocks. Default: no request shares a prefix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
     /// Unit of the log's arrival times, if they are numbers (default: s).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,
@@ -106,6 +117,23 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// Every unit, the longest first, with its name in TOML.
+    pub(crate) const ALL: [(TimeUnit, &str); 4] =
+        [(TimeUnit::S, "s"), (TimeUnit::Ms, "ms"), (TimeUnit::Us, "us"), (TimeUnit::Ns, "ns")];
+
+    /// The name of this unit in TOML.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(unit, _)| *unit == self).expect("every unit has a name").1
+    }
+
+    /// The name of the unit that is a thousandth of this one (`smaller`) or a thousand times this one. `None` if there
+    /// is none.
+    pub fn thousandth(self, smaller: bool) -> Option<&'static str> {
+        let at = Self::ALL.iter().position(|(unit, _)| *unit == self)?;
+        let other = if smaller { at + 1 } else { at.checked_sub(1)? };
+        Self::ALL.get(other).map(|(_, name)| *name)
+    }
+
     /// The n for which this unit of time is 10^n picoseconds.
     pub(crate) fn places(self) -> usize {
         match self {

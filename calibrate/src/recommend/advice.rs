@@ -4,10 +4,13 @@ use super::answer::{Best, Verdict, WithHost};
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;
 use super::loads::Loads;
+use super::measured::Faster;
 use super::now::Now;
 use super::question::{Engine, Objective, Question};
 use super::starts::Start;
 use super::subject::Subject;
+use crate::kept::Known;
+use foretoken_spec::problem::{Exit, Problem, Result};
 use serde::Serialize;
 
 /// The answer of `foretoken recommend`: which policy a server should run, and the results on which this advice is
@@ -25,6 +28,12 @@ pub struct Advice {
     pub objective: Objective,
     /// The policy that the server runs now.
     pub now: Now,
+    /// Why the calibration is not trusted, as text; `None` if it is trusted or was not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_trusted: Option<String>,
+    /// The measured runs that contradict the advice: the fastest one at each load.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub contradicting: Vec<Faster>,
     /// What to do with the server's policy: change it, keep it, or run without a drafter.
     pub verdict: Verdict,
     /// The candidate policy that does best over all loads (see `decide.rs`); `None` if no candidate keeps the limit on
@@ -78,6 +87,8 @@ impl Advice {
             engine: ask.engine,
             objective: ask.objective,
             now: ask.now.clone(),
+            not_trusted: ask.known.as_ref().and_then(Known::not_trusted),
+            contradicting: Vec::new(),
             verdict: Verdict::Unknown(why),
             best: None,
             single: None,
@@ -95,5 +106,16 @@ impl Advice {
             confirm: None,
             warnings: Vec::new(),
         }
+    }
+
+    /// Returns an error, with which the program exits, if a measured run contradicts the advice.
+    ///
+    /// # Errors
+    /// A measured run was faster than what is advised, and the simulation does not say so.
+    pub fn judge(&self) -> Result<()> {
+        let Some(first) = self.contradicting.first() else { return Ok(()) };
+        let what = first.in_words();
+        Err(Problem::new(Exit::Negative, format!("{}{}", what[..1].to_lowercase(), &what[1..]))
+            .help("believe the measurement; calibrate on more loads and draft lengths before you follow the advice"))
     }
 }

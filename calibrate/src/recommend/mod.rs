@@ -21,6 +21,7 @@ mod files;
 mod gain;
 mod host;
 mod loads;
+mod measured;
 mod names;
 mod now;
 mod page;
@@ -38,6 +39,7 @@ pub use candidates::Candidate;
 pub use files::{ADVICE, PAGE, check, write};
 pub use gain::Gain;
 pub use loads::{Load, Loads};
+pub use measured::Faster;
 pub use now::Now;
 pub use question::{AskedLoad, Engine, Goal, Objective, Question};
 pub use starts::Start;
@@ -116,12 +118,18 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     let decisive = decide::decisive(&at_loads);
     let with_loss = |at: Option<usize>| at.and_then(|at| decide::with_loss(&decisive, at));
     let table_warnings = table.warnings();
+    let advised_now = advised.or(found.best.filter(|_| found.verdict == Verdict::DoNotSpeculate));
+    let contradicting =
+        advised_now.map_or(vec![], |at| measured::contradicting(&asked, &at_loads, ask.objective, at, error));
+    let not_trusted = ask.known.as_ref().and_then(Known::not_trusted);
     let mut advice = Advice {
         source: if ask.known.is_some() { "simulated on a calibration" } else { "simulated" },
         subject: Subject::of(ask, &plans[typical]),
         engine: ask.engine,
         objective: ask.objective,
         now: ask.now.clone(),
+        not_trusted: not_trusted.clone(),
+        contradicting,
         verdict: found.verdict,
         best: with_loss(found.best),
         single: with_loss(found.single),
@@ -147,6 +155,8 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         at_loads,
     };
     advice.warnings = plans[typical].warnings().into_iter().map(str::to_owned).collect();
+    // The advice begins with the distrust, so that it is no warning at the end.
+    advice.warnings.retain(|warning| not_trusted.as_ref().is_none_or(|why| !warning.contains(why)));
     advice.warnings.extend(table_warnings);
     advice.warnings.extend(advice.with_host.as_ref().and_then(|other| other.note(best_name.as_deref())));
     let further = warnings(ask, &advice);

@@ -327,6 +327,37 @@ fn what_runs_now_is_what_was_observed_last_and_the_others_are_named() {
     assert!(now.why.contains("plain decoding was observed too, and --now K takes another"), "{}", now.why);
 }
 
+/// A measured run that is faster than what is advised, and a calibration that is not trusted, lead the advice.
+#[test]
+fn distrust_and_measured_runs_that_contradict_the_advice_lead_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = calibrated(&LAW, &[0, 3], dir.path());
+    let ask =
+        Question { longest: 3, sets: vec!["engine.max_num_seqs=8".into(), "seeds=[1]".into()], ..ask_all(&folder) };
+    let honest = answer(&ask);
+    assert_eq!((honest.contradicting.len(), &honest.not_trusted), (0, &None), "{}", honest.headline());
+    honest.judge().unwrap();
+    let mut known = ask.known.clone().unwrap();
+    let load = known.loads.iter_mut().find(|load| load.name == "closed loop of 1").unwrap();
+    for run in &mut load.runs {
+        run.mean_e2e_s = run.mean_e2e_s.map(|s| if run.k == Some(0) { 0.3 * s } else { s });
+    }
+    let why = "not trusted: a reason";
+    known.verdict = Some(crate::verdict::Verdict { trusted: Some(false), why: "a reason".into() });
+    let advice = answer(&Question { known: Some(known), ..ask });
+    let [found] = &advice.contradicting[..] else { panic!("{:?}", advice.contradicting) };
+    assert_eq!((found.k, found.load.as_str(), found.run.as_str()), (0, "closed loop of 1", "k0-c1-s1"));
+    let first = "The measurements contradict this advice: at closed loop of 1, plain decoding was measured (k0-c1-s1)";
+    assert!(advice.headline().starts_with(first), "{}", advice.headline());
+    assert!(advice.headline().contains(&format!(". The calibration is {why}. ")), "{}", advice.headline());
+    assert!(!advice.warnings.iter().any(|w| w.contains(why)), "{:?}", advice.warnings);
+    let refused = advice.judge().unwrap_err();
+    assert!(refused.message().starts_with("the measurements contradict this advice"), "{}", refused.message());
+    // The same row does not contradict advice for another number.
+    let share = Objective { of: Goal::Slo, p99_tpot_s: None };
+    assert_eq!(measured::contradicting(&[], &advice.at_loads, share, 0, 0.0), []);
+}
+
 #[test]
 fn page_and_terminal_say_the_same() {
     let dir = tempfile::tempdir().unwrap();

@@ -99,6 +99,7 @@ mod tests {
             acceptance: vec![Position { position: 1, reached, accepted, rate, extrapolated }],
             requests,
             costs: vec![],
+            verdict: None,
         }
     }
 

@@ -6,7 +6,7 @@ use super::at_load::AtLoad;
 use super::break_even::BreakEven;
 use super::gain::Gain;
 use super::names::table_in_words;
-use foretoken_report::{plain_table, table_lines};
+use foretoken_report::{AS_GOOD, plain_table, table_lines};
 use std::fmt::Write;
 
 /// A text that says what the break-even shares of accepted draft tokens compare: closed loops with as many clients as
@@ -45,7 +45,7 @@ impl Advice {
                 format!("Run {run}: against {now}, it is {gains} ({of}).")
             }
             Verdict::Stay if self.best.as_ref().is_none_or(|best| best.name == self.now.name) => {
-                format!("Stay with {}: nothing lowers the {of} by more than 1 %.", self.now.name)
+                format!("Stay with {}: {}.", self.now.name, self.nothing_lowers())
             }
             Verdict::Stay => {
                 let now = &self.now.name;
@@ -66,7 +66,35 @@ impl Advice {
             }
             _ => String::new(),
         };
-        format!("{}{advice}{depends}", self.overloaded())
+        format!("{}{}{advice}{depends}", self.doubts(), self.overloaded())
+    }
+
+    /// The recommendation's first words, if the calibration is not trusted or measured runs contradict the advice.
+    fn doubts(&self) -> String {
+        let measured = self.contradicting.iter().map(|faster| format!("{}. ", faster.in_words()));
+        let distrust = self.not_trusted.iter().map(|why| format!("{}{}. ", why[..1].to_uppercase(), &why[1..]));
+        measured.chain(distrust).collect()
+    }
+
+    /// Says that what runs now is best, at which loads, and where something else is better.
+    fn nothing_lowers(&self) -> String {
+        let of = self.objective.in_words();
+        let carried = || self.at_loads.iter().filter(|at| at.overload.is_none());
+        let gain_at = |at: &&AtLoad| at.gain.map_or(0.0, |g| g.mean);
+        let better = |at: &&AtLoad| at.gain.is_some_and(|g| g.mean > AS_GOOD.max(g.half_width.unwrap_or(0.0)));
+        let most = carried().filter(better).max_by(|a, b| gain_at(a).total_cmp(&gain_at(b)));
+        match (most, carried().count()) {
+            (Some(at), n) if n > 1 => {
+                let (best, g) = (at.best_name.as_deref().unwrap_or_default(), at.gain.map_or(String::new(), gain));
+                let at = &at.load;
+                format!("no other loses less of the {of} at its worst load; at {at}, {best} is {g} as fast")
+            }
+            (_, 1) => {
+                format!("nothing lowers the {of} at {}", carried().map(|at| at.load.as_str()).collect::<String>())
+            }
+            (_, 0) => format!("nothing lowers the {of}"),
+            (_, n) => format!("nothing lowers the {of} at any of {n} loads"),
+        }
     }
 
     /// A sentence that names the smallest closed loop at which drafting does not pay. There is a sentence only if

@@ -152,6 +152,7 @@ impl TableCalibration {
                 table: None,
                 // Rows of the table do not say when they were measured, so a later line counts as a later run.
                 started_unix_us: cell.line as u64,
+                mean_e2e_s: e2e_s(cell),
             };
             match loads.iter_mut().find(|(load, _)| *load == cell.load) {
                 Some((_, load)) => load.runs.push(run),
@@ -173,6 +174,15 @@ impl TableCalibration {
 fn to_value(value: &impl serde::Serialize) -> Result<toml::Value> {
     inline(value)?;
     Ok(toml::Value::try_from(value).expect("it was written just before"))
+}
+
+/// The mean end-to-end latency of a row, seconds: from the throughput of a closed loop by Little's law, else from TTFT
+/// and TPOT. `None` if the row has neither.
+fn e2e_s(cell: &Cell) -> Option<f64> {
+    match (cell.load, cell.tok_s) {
+        (CellLoad::Clients(n), Some(tok_s)) => Some(f64::from(n) * cell.output / tok_s),
+        _ => Some(cell.ttft_s? + (cell.output - 1.0).max(0.0) * cell.tpot_s?),
+    }
 }
 
 /// Mean number of requests in flight in a row of the table: the number of clients or, by Little's law, rate times

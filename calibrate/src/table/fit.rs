@@ -6,6 +6,7 @@
 //! the non-negative least-squares solution in relative errors. Open loads are not exactly linear. So slopes and
 //! solution are computed repeatedly, each time at the previous solution.
 
+use super::determined::{Drafter, determined, ends};
 use super::law::{Law, Term};
 use super::read::{Cell, CellLoad};
 use super::simulate::Server;
@@ -20,10 +21,6 @@ const ROUNDS: usize = 3;
 /// The fit of costs ends when simulations with the fitted costs differ from the linear model's predictions by less
 /// than this share.
 const STILL: f64 = 2e-3;
-/// The cost `WithoutGraph` (host time of steps that are too large for a captured CUDA graph) is fitted only with at
-/// least this number of loads with draft tokens. A straight line fits fewer loads equally well.
-const LOADS_FOR_A_STEP: usize = 4;
-
 /// The kinds of numbers that are measured for a row of the table of benchmark results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
@@ -80,62 +77,14 @@ fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> 
     Ok(all)
 }
 
-/// Chooses what is fitted to the rows `cells` of a table. Returns (the costs whose values the rows determine, the
-/// numbers of requests that are tried as the size of the largest captured CUDA graph; see [`Term::WithoutGraph`]).
-pub fn terms(cells: &[Cell], draft_is_known: bool) -> (Vec<Term>, Vec<u32>) {
-    let loads = |among: &dyn Fn(&Cell) -> bool| {
-        let mut all: Vec<u32> = cells
-            .iter()
-            .filter(|c| among(c))
-            .filter_map(|c| match c.load {
-                CellLoad::Clients(n) => Some(n),
-                CellLoad::Rate(_) => None,
-            })
-            .collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
-    let rates = |among: &dyn Fn(&Cell) -> bool| {
-        cells.iter().filter(|c| among(c) && matches!(c.load, CellLoad::Rate(_))).count()
-    };
-    let mut lengths: Vec<u32> = cells.iter().map(|c| c.k).collect();
-    lengths.sort_unstable();
-    lengths.dedup();
-    let drafting: Vec<u32> = lengths.iter().copied().filter(|&k| k > 0).collect();
-    let mut all = vec![Term::Pass];
-    let sizes = loads(&|_| true).len() + rates(&|_| true);
-    if sizes > 1 {
-        all.push(Term::Token);
-    }
-    let drafts = loads(&|c| c.k > 0);
-    let draft_sizes = drafts.len() + rates(&|c| c.k > 0);
-    let plain = lengths.first() == Some(&0);
-    if !drafting.is_empty() && (plain || drafting.len() > 1) {
-        if !draft_is_known && drafting.len() > 1 {
-            all.push(Term::DraftPass);
-        }
-        all.push(Term::Speculating);
-        if draft_sizes > 1 {
-            all.push(Term::SpeculatingRequest);
-        }
-    }
-    if cells.iter().any(|c| c.ttft_s.is_some()) {
-        all.push(Term::Frontend);
-    }
-    let between = |w: &[u32]| ((f64::from(w[0]) * f64::from(w[1])).sqrt().round() as u32).clamp(w[0], w[1] - 1);
-    let ends = match drafts.len() >= LOADS_FOR_A_STEP && all.contains(&Term::SpeculatingRequest) {
-        true => drafts.windows(2).map(between).collect(),
-        false => vec![],
-    };
-    (all, ends)
-}
-
 /// A linear model of the measured numbers (such as TPOT of a row): how each number depends on the fitted costs. The
 /// model holds near the costs at which its slopes were computed.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
+    /// The rows of the table of benchmark results to which the measured numbers belong.
+    cells: Vec<Cell>,
+    drafter: Drafter,
     /// The costs (such as seconds per target pass) that every least-squares solution fits. A solution may in addition
     /// fit one `Term::WithoutGraph`.
     terms: Vec<Term>,
@@ -201,6 +150,11 @@ fn f_test(full: &Solution, less: &Solution) -> Option<(f64, f64)> {
 }
 
 impl Solution {
+    /// The root mean square of the relative errors of the fitted numbers' predictions.
+    pub fn root_mean_square(&self) -> f64 {
+        (self.squares / self.measured.max(1) as f64).sqrt()
+    }
+
     /// Standard deviation of the relative errors of the predictions; `None` unless there are more measured than fitted
     /// numbers.
     pub fn sigma(&self) -> Option<f64> {
@@ -222,6 +176,7 @@ impl Slopes {
         cells: &[Cell],
         (known, terms, ends): (&Law, &[Term], &[u32]),
         values: &[f64],
+        drafter: Drafter,
     ) -> Result<Slopes> {
         let measured = measured(cells);
         let law = known.with(terms, values);
@@ -266,7 +221,7 @@ impl Slopes {
                 here[i] - by_terms.sum::<f64>()
             })
             .collect();
-        Ok(Slopes { measured, terms: columns, ends: ends.to_vec(), known, slopes })
+        Ok(Slopes { measured, cells: cells.to_vec(), drafter, terms: columns, ends: ends.to_vec(), known, slopes })
     }
 
     /// The best fit of costs to the measured numbers of the rows for which `counts(row)` is true. F tests at 95 %
@@ -311,7 +266,10 @@ impl Slopes {
     }
 
     fn solve_with(&self, counts: &dyn Fn(usize) -> bool, end: Option<usize>, without: &[Term]) -> Solution {
-        let kept: Vec<usize> = (0..self.terms.len()).filter(|&at| !without.contains(&self.terms[at])).collect();
+        // The counted rows may determine fewer costs than all rows do.
+        let counted: Vec<&Cell> = (0..self.cells.len()).filter(|&at| counts(at)).map(|at| &self.cells[at]).collect();
+        let determined = determined(&counted, self.drafter, without);
+        let kept: Vec<usize> = (0..self.terms.len()).filter(|&at| determined.contains(&self.terms[at])).collect();
         let rows: Vec<usize> = (0..self.measured.len()).filter(|&i| counts(self.measured[i].cell)).collect();
         let columns: Vec<usize> = kept.iter().copied().chain(end.map(|end| self.terms.len() + end)).collect();
         let a = DMatrix::from_fn(rows.len(), columns.len(), |i, j| {
@@ -381,16 +339,17 @@ impl Fit {
     pub fn slopes_of(&self, server: &Server, cells: &[Cell]) -> Result<Slopes> {
         let Solution { terms, values, .. } = &self.solution;
         // `at` sets the values of the fitted costs. All other costs come from `self.law`.
-        Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values)
+        Slopes::at(server, cells, (&self.law, terms, &self.slopes.ends), values, self.slopes.drafter)
     }
 
-    /// Fits the costs of passes and of the host to rows of a table. `known` has the costs that are not fitted.
-    /// `draft_is_known` is true if `known` has the cost of a draft pass.
+    /// Fits the costs of passes and of the host to rows of a table. `known` has the costs that are not fitted. If
+    /// `drafter` is [`Drafter::Stated`], one of them is the cost of a draft pass.
     ///
     /// # Errors
     /// A cell cannot be simulated, or the user interrupts.
-    pub fn to(server: &Server, cells: &[Cell], known: &Law, draft_is_known: bool) -> Result<Fit> {
-        let (terms, ends) = terms(cells, draft_is_known);
+    pub fn to(server: &Server, cells: &[Cell], known: &Law, drafter: Drafter) -> Result<Fit> {
+        let terms = determined(&cells.iter().collect::<Vec<_>>(), drafter, &[]);
+        let ends = ends(cells, &terms);
         let mut start = vec![0.0; terms.len()];
         // The fit of costs starts from a pass time somewhat below the shortest measured time per token of a request.
         let shortest = measured(cells)
@@ -404,7 +363,7 @@ impl Fit {
         let mut at = (terms, start);
         let mut found: Option<(Slopes, Solution)> = None;
         for _ in 0..ROUNDS {
-            let slopes = Slopes::at(server, cells, (known, &at.0, &ends), &at.1)?;
+            let slopes = Slopes::at(server, cells, (known, &at.0, &ends), &at.1, drafter)?;
             let solution = slopes.solve(&|_| true);
             let law = known.with(&solution.terms, &solution.values);
             let there = predicted(server, cells, &law, &slopes.measured)?;

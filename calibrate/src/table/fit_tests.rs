@@ -19,28 +19,6 @@ fn cell(load: CellLoad, k: u32) -> Cell {
     }
 }
 
-/// The costs that rows with these numbers of clients and draft lengths determine.
-fn determined(rows: &[(u32, u32)], draft_is_known: bool) -> Vec<Term> {
-    let cells: Vec<Cell> = rows.iter().map(|&(n, k)| cell(CellLoad::Clients(n), k)).collect();
-    terms(&cells, draft_is_known).0
-}
-
-#[test]
-fn rows_determine_costs_that_change_between_them() {
-    use Term::{DraftPass, Pass, Speculating, SpeculatingRequest, Token};
-    assert_eq!(determined(&[(4, 0)], true), [Pass]);
-    assert_eq!(determined(&[(4, 3)], true), [Pass], "no row without drafts");
-    assert_eq!(determined(&[(4, 0), (4, 0)], true), [Pass], "one load twice");
-    assert_eq!(determined(&[(1, 0), (4, 0)], true), [Pass, Token]);
-    assert_eq!(determined(&[(4, 0), (4, 3)], true), [Pass, Speculating]);
-    assert_eq!(determined(&[(1, 0), (4, 3)], true), [Pass, Token, Speculating]);
-    assert_eq!(determined(&[(4, 0), (4, 3)], false), [Pass, Speculating], "one draft length");
-    assert_eq!(determined(&[(4, 1), (4, 3)], false), [Pass, DraftPass, Speculating]);
-    assert_eq!(determined(&[(1, 0), (1, 3), (4, 3)], true), [Pass, Token, Speculating, SpeculatingRequest]);
-    let open = [cell(CellLoad::Rate(1.0), 0), Cell { ttft_s: Some(0.1), ..cell(CellLoad::Rate(2.0), 0) }];
-    assert_eq!(terms(&open, true).0, [Pass, Token, Term::Frontend]);
-}
-
 #[test]
 fn throughput_of_open_arrivals_is_no_measured_number() {
     let cells = [cell(CellLoad::Clients(2), 0), Cell { ttft_s: Some(0.1), ..cell(CellLoad::Rate(2.0), 3) }];

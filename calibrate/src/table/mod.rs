@@ -2,9 +2,11 @@
 //! A table has no step times, so the costs of passes and of the host are fitted to the results of whole runs.
 
 mod accepted;
+mod determined;
 mod files;
 mod fit;
 mod law;
+mod limits;
 mod read;
 mod results;
 mod simulate;
@@ -21,11 +23,13 @@ pub use simulate::Base;
 use crate::acceptance::Position;
 use crate::kept::Input;
 use crate::unknown_costs::{CostFactors, normal};
-use crate::verdict::{TRUSTED, Verdict};
+use crate::verdict::{TRUSTED, Verdict, within};
+use determined::Drafter;
 use fit::Solution;
 use foretoken_hardware::LatencySpec;
-use foretoken_sim::{Coefficients, Luck, Stream};
+use foretoken_sim::{Coefficients, DraftMethod, Luck, PassShape, Stream};
 use foretoken_spec::problem::{Problem, Result};
+use limits::SHORTEST_PASS_S;
 use nalgebra::{DMatrix, DVector};
 use simulate::{Server, deep, workload};
 use std::collections::BTreeSet;
@@ -178,16 +182,23 @@ impl TableCalibration {
             true => experiment.engine.num_gpu_blocks,
             false => most_tokens(&cells).div_ceil(u64::from(experiment.engine.block_size)) as u32 + 1024,
         };
+        let target = experiment.hardware.target.clone();
+        let stated_target = Some(target).filter(|target| base.given && matches!(target, LatencySpec::Roofline(_)));
         let server = Server { base: &base, rates: &rates, num_gpu_blocks, lengths: lengths.clone(), interrupt };
-        let fit = Fit::to(&server, &fitted, &known, draft.is_some())?;
-        let mut judged = judge(&fit, &fit.slopes, &fitted, true);
+        let drafter = match (draft.is_some(), experiment.engine.method) {
+            (true, _) => Drafter::Stated,
+            (false, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn) => Drafter::Block,
+            (false, _) => Drafter::PassesByLength,
+        };
+        let fit = Fit::to(&server, &fitted, &known, drafter)?;
+        let left_out = left_out(&fit, &fitted);
+        let mut judged = judge(&fit, &fit.slopes, &fitted, true, &left_out);
         let mut further = None;
         if !held.is_empty() {
             let of_held = fit.slopes_of(&server, &held)?;
-            judged.extend(judge(&fit, &of_held, &held, false));
+            judged.extend(judge(&fit, &of_held, &held, false, &left_out));
             further = Some((of_held, held.as_slice()));
         }
-        let left_out = left_out(&fit, &fitted);
         let by_load = by_load(&fit, &fitted, further.as_ref().map(|(slopes, cells)| (slopes, *cells)));
         let drafting: BTreeSet<u32> = fitted.iter().map(|c| c.k).filter(|&k| k > 0).collect();
         let has_plain = fitted.iter().any(|c| c.k == 0);
@@ -201,7 +212,7 @@ impl TableCalibration {
         let mut found = TableCalibration {
             name: name.to_owned(),
             inputs,
-            verdict: verdict(&judged, &left_out),
+            verdict: verdict(&fit, stated_target.as_ref(), &judged, &left_out),
             warnings: vec![],
             base,
             cells,
@@ -259,9 +270,13 @@ fn most_tokens(cells: &[Cell]) -> u64 {
     cells.iter().map(tokens_of).max().unwrap_or(0)
 }
 
-/// Every measured number of `slopes`, such as TPOT of a row, with its prediction by the costs of `fit`.
-fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<Judged> {
+/// Every measured number of `slopes`, such as TPOT of a row, with its prediction by the costs of `fit`. `left_out` has
+/// the errors of fitted numbers that were predicted by the other rows. An interval is at least as wide as these errors
+/// are: they contain what the form of the costs cannot say.
+fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool, left_out: &[f64]) -> Vec<Judged> {
     let spread = Spread::of(fit);
+    let square = left_out.iter().map(|e| e * e).sum::<f64>() / left_out.len().max(1) as f64;
+    let half_width = |s: &Spread, row: &[f64]| Some(s.half_width(row)?.max(NORMAL * square.sqrt()));
     let judged = |at: usize| {
         let m = slopes.measured()[at];
         let predicted_s = slopes.seconds(at, &fit.solution);
@@ -270,7 +285,7 @@ fn judge(fit: &Fit, slopes: &fit::Slopes, cells: &[Cell], fitted: bool) -> Vec<J
             quantity: m.quantity,
             measured_s: m.seconds,
             predicted_s,
-            half_width: spread.as_ref().and_then(|s| s.half_width(&slopes.row(at, &fit.solution, predicted_s))),
+            half_width: spread.as_ref().and_then(|s| half_width(s, &slopes.row(at, &fit.solution, predicted_s))),
             fitted,
         }
     };
@@ -399,9 +414,20 @@ fn by_load(fit: &Fit, cells: &[Cell], held: Option<(&fit::Slopes, &[Cell])>) -> 
     loads.into_iter().map(without).collect()
 }
 
-/// The verdict on the fitted costs, from the errors on held-out rows. If no row is held out, the verdict comes from
-/// the errors in `left_out`: each fitted number is predicted by costs that were fitted without the number's row.
-fn verdict(judged: &[Judged], left_out: &[f64]) -> Verdict {
+/// The verdict on the fitted costs. Costs that no server has are not trusted, and neither are costs that miss the rows
+/// to which they were fitted. Otherwise the verdict comes from the errors on held-out rows. If no row is held out, it
+/// comes from the errors in `left_out`: each fitted number is predicted by costs that were fitted without the number's
+/// row. `stated` is the target whose GPU and model the experiment states, if it states them.
+fn verdict(fit: &Fit, stated: Option<&LatencySpec>, judged: &[Judged], left_out: &[f64]) -> Verdict {
+    let distrust = |why: String| Verdict { trusted: Some(false), why };
+    if let Some(why) = impossible_pass(&fit.law, stated) {
+        return distrust(why);
+    }
+    let root = fit.solution.root_mean_square();
+    if !within(root) {
+        let most = 100.0 * TRUSTED;
+        return distrust(format!("fitted cells are off by {:.1} % (at most {most:.0} % is trusted)", 100.0 * root));
+    }
     let held: Vec<f64> = judged.iter().filter(|j| !j.fitted).map(Judged::error).collect();
     let (errors, what) = match held.is_empty() {
         false => (held.as_slice(), "cells that were held out"),
@@ -419,4 +445,30 @@ fn verdict(judged: &[Judged], left_out: &[f64]) -> Verdict {
         false => format!("{n} {what} are {off} ({:.0} % on average is trusted)", 100.0 * TRUSTED),
     };
     Verdict { trusted: Some(trusted), why }
+}
+
+/// A fitted pass may be faster than the roofline that the experiment states by at most this factor: the experiment may
+/// state other weights or efficiencies than the server's.
+const FASTER: f64 = 3.0;
+
+/// Says why the fitted time of a target pass is that of no server; `None` if it may be.
+fn impossible_pass(law: &Law, stated: Option<&LatencySpec>) -> Option<String> {
+    let pass_s = law.target.delta_s + law.target.gamma_s;
+    let ms = |s: f64| format!("{:.3} ms", 1e3 * s);
+    if pass_s < SHORTEST_PASS_S {
+        return Some(format!(
+            "a target pass of one token takes {} by the fit, and no pass takes less than {}",
+            ms(pass_s),
+            ms(SHORTEST_PASS_S)
+        ));
+    }
+    let one = PassShape { requests: 1, batched: 1, context: 0, pairs: 1 };
+    let roofline_s = stated?.build().pass(one).as_s();
+    (pass_s * FASTER < roofline_s).then(|| {
+        format!(
+            "a target pass of one token takes {} by the fit, and {} on the GPU that the experiment states",
+            ms(pass_s),
+            ms(roofline_s)
+        )
+    })
 }

@@ -1,5 +1,6 @@
 //! Reads a table of benchmark results: one row for each load and draft length.
 
+use super::limits::{impossible, is_not_streamed};
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Problem, Result};
 use std::ops::Range;
@@ -127,6 +128,8 @@ impl Row<'_> {
 /// or no measured value; two rows have the same load and draft length; or a value is in another unit than its column.
 /// The error names the line.
 pub fn read(name: &str, text: &str) -> Result<Vec<Cell>> {
+    // Spreadsheets begin a CSV file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut at = 0;
     let mut rows = Vec::new();
     for (i, with_end) in text.split_inclusive('\n').enumerate() {
@@ -259,6 +262,11 @@ fn cell(row: &Row, heads: &[&str]) -> Result<Cell> {
         };
         return Err(row.problem(why));
     }
+    if is_not_streamed(&cell, None) {
+        return Err(row
+            .problem("the first token comes with the last: ttft_ms is the time of a whole answer, not streamed")
+            .help("leave ttft_ms empty, or measure with streaming"));
+    }
     Ok(cell)
 }
 
@@ -282,8 +290,8 @@ fn accepted(row: &Row, field: &str, k: u32) -> Result<Accepted> {
     }
 }
 
-/// Finds a row with a value that must be in another unit than the other rows of its load. Also finds a closed loop
-/// whose throughput and TPOT contradict its number of clients. Returns (the row, what is wrong, what to do).
+/// Finds a row with a value that must be in another unit than the other rows of its load, or that no server can have.
+/// Returns (the row, what is wrong, what to do).
 pub(super) fn wrong_unit(cells: &[Cell]) -> Option<(&Cell, String, &'static str)> {
     type Of = fn(&Cell) -> Option<f64>;
     let columns: [(&str, Of, f64); 3] = [
@@ -317,23 +325,7 @@ pub(super) fn wrong_unit(cells: &[Cell]) -> Option<(&Cell, String, &'static str)
             }
         }
     }
-    // In a closed loop tok_s × tpot_s is the number of requests in flight, which is about the number of clients
-    // (Little's law). If this product is off by a factor of OTHER_UNIT or more, `tok_s` or `tpot_ms` is in another
-    // unit.
-    for cell in cells {
-        if let (Some(clients), Some(tok_s), Some(tpot_s)) = (loop_size(cell), cell.tok_s, cell.tpot_s) {
-            let times = tok_s * tpot_s / clients;
-            if !(1.0 / OTHER_UNIT..OTHER_UNIT).contains(&times) {
-                let tpot_ms = 1e3 * tpot_s;
-                let busy = tok_s * tpot_s;
-                let what = format!(
-                    "tok_s = {tok_s} and tpot_ms = {tpot_ms} make {busy:.3} requests at once, and the row says {clients}"
-                );
-                return Some((cell, what, "tok_s is output tokens per second, tpot_ms is in milliseconds"));
-            }
-        }
-    }
-    None
+    cells.iter().find_map(|cell| impossible(cell).map(|(what, help)| (cell, what, help)))
 }
 
 fn loop_size(cell: &Cell) -> Option<f64> {
@@ -366,6 +358,9 @@ clients,k,input,output,tok_s,accepted
         assert_eq!((cells[0].load, cells[0].tok_s), (CellLoad::Clients(1), Some(178.2)));
         assert_eq!((cells[0].accepted.clone(), cells[1].accepted.clone()), (None, Some(Accepted::Mean(0.887))));
         assert!((cells[2].accepted.as_ref().unwrap().mean() - 0.9).abs() < 1e-12);
+        assert_eq!(read("t.csv", &format!("\u{feff}{GOOD}")).unwrap(), cells, "a byte order mark");
+        let bare = GOOD.strip_prefix("# a comment\n").unwrap();
+        assert_eq!(read("t.csv", &format!("\u{feff}{bare}")).unwrap().len(), 3, "a byte order mark before the header");
         let open = read("t.csv", "rate,k,input,output,ttft_ms,tpot_ms\n2.5,0,10,20,300,12\n").unwrap();
         assert_eq!((open[0].load, open[0].ttft_s), (CellLoad::Rate(2.5), Some(0.3)));
     }
@@ -419,11 +414,13 @@ clients,k,input,output,tok_s,accepted
         for text in ["# nothing\n", "clients,k,input,output,tok_s\n", "clients,k,input,output,speed\n"] {
             assert!(help(text).starts_with(columns), "{}", help(text));
         }
-        let both = "clients,k,input,output,tok_s,tpot_ms\n8,0,300,200,800,0.01\n";
+        let both = "clients,k,input,output,tok_s,tpot_ms\n8,0,300,200,800,0.06\n";
         assert_eq!(
             why(both),
-            "t.csv, line 2: tok_s = 800 and tpot_ms = 0.01 make 0.008 requests at once, and the row says 8"
+            "t.csv, line 2: tok_s = 800 and tpot_ms = 0.06 make 0.048 requests at once, and the row says 8"
         );
+        let whole = "clients,k,input,output,tok_s,ttft_ms\n8,0,300,200,1000,1600\n";
+        assert!(why(whole).starts_with("t.csv, line 2: the first token comes with the last"), "{}", why(whole));
         let open = "rate,k,input,output,tok_s\n2,0,300,200,400\n";
         assert!(why(open).ends_with("with open arrivals tok_s is what was asked for: ttft_ms or tpot_ms is needed"));
     }

@@ -1,5 +1,6 @@
 //! Rows of benchmark results from files that load generators wrote, each given with its draft length.
 
+use super::limits::is_not_streamed;
 use super::read::{Accepted, Cell, CellLoad, wrong_unit};
 use crate::kept::Input;
 use crate::source::unread;
@@ -75,9 +76,10 @@ impl Results {
             all.name += if all.name.is_empty() { "" } else { ", " };
             all.name += &path;
         }
-        if let Some((cell, what, _)) = wrong_unit(&all.cells) {
+        if let Some((cell, what, units)) = wrong_unit(&all.cells) {
             let place = cell.from.as_deref().unwrap_or_default();
-            return Err(Problem::bad_input(format!("{place}: {what}")).help("the runs are not of one server"));
+            let help = format!("{units}; runs of another server or of another unit cannot be fitted together");
+            return Err(Problem::bad_input(format!("{place}: {what}")).help(help));
         }
         Ok(all)
     }
@@ -107,9 +109,9 @@ impl Results {
             self.warnings
                 .push(format!("{from}: the file does not say what was accepted: other runs' acceptance is taken"));
         }
-        self.cells.push(Cell {
+        let mut cell = Cell {
             line: self.cells.len() + 1,
-            from: Some(from),
+            from: Some(from.clone()),
             load,
             k,
             input: run.input.max(1.0),
@@ -120,7 +122,18 @@ impl Results {
             ttft_s: run.ttft_s,
             tpot_s: run.tpot_s,
             accepted,
-        });
+        };
+        if is_not_streamed(&cell, run.e2e_s) {
+            let what = "the first token comes with the last, so the answers were not streamed";
+            let of_clients = matches!(load, CellLoad::Clients(_)) && cell.tok_s.is_some();
+            if !of_clients {
+                return Err(Problem::bad_input(format!("{from}: {what}, and nothing else was measured"))
+                    .help("run the benchmark with streaming"));
+            }
+            self.warnings.push(format!("{from}: {what}: its TTFT and TPOT are left out, its throughput is taken"));
+            (cell.ttft_s, cell.tpot_s) = (None, None);
+        }
+        self.cells.push(cell);
         Ok(())
     }
 }
@@ -189,6 +202,7 @@ mod tests {
             tok_s: 200.0,
             ttft_s: Some(0.1),
             tpot_s: Some(0.02),
+            e2e_s: None,
             accepted,
             drafted,
             notes: vec![],
@@ -236,6 +250,22 @@ mod tests {
 
     fn accepted_of(k: u32, by: Option<Acceptance>, drafted: Option<f64>) -> Result<Option<Accepted>> {
         accepted(k, "a.json, run 1", &run(by, drafted))
+    }
+
+    #[test]
+    fn answers_that_were_not_streamed_have_no_first_token() {
+        let mut all = Results { name: "a.json".into(), inputs: vec![], cells: vec![], warnings: vec![] };
+        // 8 clients, 1.6 s for 200 tokens: 1,000 tokens a second.
+        let run = Run { load: Load::Clients(8), output: 200.0, tok_s: 1000.0, ..run(None, None) };
+        let whole = Run { ttft_s: Some(1.6), tpot_s: None, e2e_s: Some(1.6), ..run };
+        all.add(0, "a.json", whole.clone()).unwrap();
+        assert_eq!((all.cells[0].tok_s, all.cells[0].ttft_s, all.cells[0].tpot_s), (Some(1000.0), None, None));
+        assert!(all.warnings[0].contains("the first token comes with the last"), "{:?}", all.warnings);
+        let open = all.add(0, "b.json", Run { load: Load::Rate(5.0), ..whole.clone() }).unwrap_err();
+        assert!(open.message().contains("were not streamed, and nothing else was measured"), "{}", open.message());
+        let streamed = Run { load: Load::Clients(9), ttft_s: Some(0.2), tpot_s: Some(7e-3), ..whole };
+        all.add(0, "c.json", streamed).unwrap();
+        assert_eq!((all.cells[1].ttft_s, all.warnings.len()), (Some(0.2), 1));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const GRID: &str = include_str!("../../../experiments/validation/gh200/grid.csv"
 const SERVER: &str = include_str!("../../../experiments/validation/gh200/server.toml");
 
 /// A placeholder for a throughput in a test's table. The test replaces it by the simulated throughput.
-const UNKNOWN: &str = "98765.5";
+const UNKNOWN: &str = "98.7655";
 
 fn server(change: impl Fn(String) -> String) -> Base {
     let text = change(SERVER.replace("seeds = [1, 2, 3]", "seeds = [1]"));
@@ -74,6 +74,64 @@ fn a_law_is_found_from_the_table_that_it_made() {
     let said = found.in_words();
     assert!(said.lines().filter(|line| line.starts_with("error at ")).count() == 3, "{said}");
     assert!(!said.contains("where graphs end"), "no graphs: both errors are equal\n{said}");
+}
+
+/// One load with several draft lengths, or one draft length at several loads, must determine every cost that makes a
+/// difference between its rows. So the fit repeats the rows of each law, and ranks the draft lengths as they do.
+#[test]
+fn one_load_or_one_length_repeats_the_rows_of_every_law() {
+    let with = |change: fn(&mut Law)| {
+        let mut law = Law { host: HostLaw::default(), ..truth() };
+        law.target.gamma_s = 0.0;
+        change(&mut law);
+        law
+    };
+    let laws = [
+        ("a pass alone", with(|_| {})),
+        ("tokens", with(|law| law.target.gamma_s = 1e-3)),
+        ("a step that verifies", with(|law| law.host.speculating.step_s = 4e-3)),
+        ("a request that verifies", with(|law| law.host.speculating.request_s = 5e-4)),
+        ("tokens and a step", with(|law| (law.target.gamma_s, law.host.speculating.step_s) = (5e-4, 3e-3))),
+    ];
+    for (name, law) in &laws {
+        for (lengths, clients) in [(&[0, 1, 3, 5][..], &[1][..]), (&[0, 1, 3, 5], &[8]), (&[3], &[1, 4, 16])] {
+            let table = made(law, lengths, clients);
+            let found = TableCalibration::of("made.csv", &table, server(|text| text), None, &NEVER).unwrap();
+            for j in &found.judged {
+                assert!(j.error().abs() < 0.02, "{name}, K of {lengths:?} at {clients:?}: {}", found.in_words());
+            }
+            if clients.len() == 1 {
+                let fastest = |of: fn(&Judged) -> f64| {
+                    found.judged.iter().min_by(|a, b| of(a).total_cmp(&of(b))).map(|j| j.cell.k)
+                };
+                assert_eq!(fastest(|j| j.predicted_s), fastest(|j| j.measured_s), "{name}: {}", found.in_words());
+                assert_eq!(found.verdict.trusted, Some(true), "{name}: {}", found.in_words());
+            }
+        }
+    }
+}
+
+/// A fit that misses its own rows, or that finds a pass which no server has, is not trusted.
+#[test]
+fn impossible_costs_and_fits_that_miss_their_rows_are_not_trusted() {
+    // Three lengths of one load in an order that no cost makes.
+    let odd =
+        "clients,k,input,output,requests,tok_s,accepted\n1,0,30,20,8,100,\n1,1,30,20,8,20,0.6\n1,3,30,20,8,180,1.1\n";
+    let found = TableCalibration::of("t.csv", odd, Base::unknown(), None, &NEVER).unwrap();
+    assert_eq!(found.verdict.trusted, Some(false), "{}", found.in_words());
+    assert!(found.verdict.why.starts_with("fitted cells are off by "), "{}", found.verdict.why);
+    let law = |delta_s| {
+        let mut law = truth();
+        (law.target.delta_s, law.target.gamma_s) = (delta_s, 0.0);
+        law
+    };
+    let stated = server(|text| text).plan().unwrap().variants[0].experiment.hardware.target.clone();
+    assert_eq!(impossible_pass(&law(9e-3), Some(&stated)), None);
+    let fast = impossible_pass(&law(0.5e-3), Some(&stated)).unwrap();
+    assert!(fast.starts_with("a target pass of one token takes 0.500 ms by the fit, and "), "{fast}");
+    assert_eq!(impossible_pass(&law(0.5e-3), None), None);
+    let none = impossible_pass(&law(1e-6), None).unwrap();
+    assert!(none.ends_with("and no pass takes less than 0.050 ms"), "{none}");
 }
 
 /// The text, the profile, the experiment and the file `calibration.json` of a calibration from a table with errors.

@@ -80,7 +80,20 @@ impl TableCalibration {
                     .to_owned(),
             );
         }
-        if !solution.terms.contains(&Term::Token) {
+        let one_load = fitted.iter().all(|c| c.load == fitted[0].load);
+        if one_load && solution.terms.contains(&Term::Token) {
+            all.push(
+                "one load: a request more is taken to cost its tokens, as lengths show them; measure other numbers of \
+                 clients"
+                    .to_owned(),
+            );
+        } else if one_load && solution.terms.contains(&Term::DraftPass) {
+            all.push(
+                "one load: a draft pass and a verified token are not told apart, so that other loads cannot be \
+                 predicted; measure other numbers of clients, or give --experiment with hardware.draft"
+                    .to_owned(),
+            );
+        } else if !solution.terms.contains(&Term::Token) {
             all.push("one load: what a request more costs is not known; measure other numbers of clients".to_owned());
         }
         if solution.measured < FEW * solution.numbers {
@@ -121,7 +134,7 @@ impl TableCalibration {
             let name = term.name();
             line(format!("left out                {name}: F = {ratio:.1}, and {needed:.1} tells it from 0 (95 %)"));
         }
-        let root = (solution.squares / solution.measured.max(1) as f64).sqrt();
+        let root = solution.root_mean_square();
         line(format!("error of fitted cells   {:.1} % (root mean square)", 100.0 * root));
         for ErrorsWithoutLoad { load, error, with_graphs } in &self.by_load {
             let known = match (error - with_graphs).abs() > 1e-3 {
@@ -158,7 +171,7 @@ impl TableCalibration {
                 shown(j.measured_s),
                 shown(j.predicted_s),
                 j.half_width.map_or_else(|| "–".to_owned(), |half| format!("± {:.1} %", 100.0 * half)),
-                format!("{:+.1} %", 100.0 * (j.measured_s / j.predicted_s - 1.0)),
+                foretoken_report::signed_percent(j.measured_s / j.predicted_s - 1.0),
                 if j.fitted { String::new() } else { "held out".to_owned() },
             ]);
         }

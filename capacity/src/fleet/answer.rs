@@ -1,10 +1,12 @@
 //! The results of the search for the smallest fleet. For each policy: the fewest replicas that carry the load, their
 //! price, and the number of replicas that perfect scaling would need. Also compares fleets with and without drafting.
 
+use super::host::WithHost;
 use super::probe::Probe;
-use foretoken_report::Swept;
+use foretoken_report::{Swept, spread};
 use foretoken_sim::Time;
-use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_sim::metrics::{Interval, Range, Slo};
+use foretoken_spec::capacity::CapacitySpec;
 use serde::Serialize;
 
 /// The result of the search for the fewest replicas, for one policy with one seed.
@@ -46,6 +48,10 @@ pub struct LoadOverTime {
     pub req_s: Vec<f64>,
     /// Seconds from the load's first request to its last.
     pub span_s: f64,
+    /// Number of requests of the load.
+    pub requests: u32,
+    /// Number of requests whose SLO bounds count.
+    pub counted: u32,
 }
 
 /// When the load is cut into time windows, their width is chosen so that a window has at least this number of requests
@@ -56,17 +62,20 @@ const SHORTEST_S: f64 = 60.0;
 
 impl LoadOverTime {
     /// Counts arrivals in windows of equal width. Takes the largest number of windows with at least 60 s and, on
-    /// average, at least 100 requests each; one window if none fits. The first arrival must be at 0 s.
-    pub fn of(arrivals: &[Time]) -> LoadOverTime {
+    /// average, at least 100 requests each; one window if none fits. The first arrival must be at 0 s. `counted` is
+    /// the number of requests whose SLO bounds count.
+    pub fn of(arrivals: &[Time], counted: u32) -> LoadOverTime {
         let span_s = arrivals.last().map_or(0.0, |t| t.as_s());
         let least = span_s * LEAST_IN_A_WINDOW / arrivals.len() as f64;
         let windows = (span_s / least.max(SHORTEST_S)).floor().max(1.0);
         let window_s = span_s / windows;
         let mut counts = vec![0u32; windows as usize];
-        for t in arrivals {
+        // A window has the gaps that end in it, as the mean rate does.
+        for t in arrivals.iter().skip(1) {
             counts[((t.as_s() / window_s) as usize).min(windows as usize - 1)] += 1;
         }
-        LoadOverTime { window_s, req_s: counts.iter().map(|&n| f64::from(n) / window_s).collect(), span_s }
+        let req_s = counts.iter().map(|&n| f64::from(n) / window_s).collect();
+        LoadOverTime { window_s, req_s, span_s, requests: arrivals.len() as u32, counted }
     }
 
     /// Mean request rate of the load, requests per second.
@@ -136,7 +145,14 @@ impl PolicyFleet {
     /// interval. `None` if with some seed the replica has no capacity.
     pub fn one_req_s(&self) -> Option<Interval> {
         let rates: Option<Vec<f64>> = self.seeds.iter().map(|s| s.one_req_s).collect();
-        Interval::of(&rates?)
+        Interval::within(Range::FromZero, &rates?)
+    }
+
+    /// How far the number of replicas varies over seeds, as (half the width of its interval, text for a table). `None`
+    /// if it does not vary.
+    pub fn spread(&self) -> Option<(f64, String)> {
+        let i = self.over_seeds?;
+        i.half_width.filter(|half| *half > 0.0).zip(spread(&i, 1.0, 1, ""))
     }
 }
 
@@ -215,6 +231,9 @@ pub struct FleetAnswer {
     pub most_replicas: u32,
     /// The experiment's request rate over time, from the workload of the first seed.
     pub load: LoadOverTime,
+    /// What the experiment asks for: which requests it wants to count.
+    #[serde(skip)]
+    pub asked: CapacitySpec,
     /// Warnings about cost profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -227,6 +246,10 @@ pub struct FleetAnswer {
     /// The request rate at which drafting begins or ceases to pay, for each combination of swept values at which a
     /// fleet with a drafting policy carries the load (serves it within the SLO).
     pub crossovers: Vec<Crossover>,
+    /// The recommended drafting policy and plain decoding with the host time of a measured server, for combinations of
+    /// swept values at which the experiment counts no host time and drafting is recommended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub host: Vec<WithHost>,
 }
 
 #[cfg(test)]
@@ -243,9 +266,12 @@ mod tests {
                 .extend((0..(60.0 * rate) as u32).map(|i| Time::from_s(60.0 * minute as f64 + f64::from(i) / rate)));
         }
         arrivals.push(Time::from_s(180.0));
-        let load = LoadOverTime::of(&arrivals);
+        let load = LoadOverTime::of(&arrivals, 3000);
         assert_eq!((load.window_s, load.req_s.len()), (60.0, 3));
         assert!((load.peak() - 30.0).abs() < 0.1 && (load.mean() - 50.0 / 3.0).abs() < 0.1, "{load:?}");
+        // 20 requests, one every second, are one a second: gaps are counted, and not requests.
+        let even: Vec<Time> = (0..20).map(|s| Time::from_s(f64::from(s))).collect();
+        assert_eq!(LoadOverTime::of(&even, 16).mean(), 1.0);
         let perfect = load.perfect(12.5);
         assert_eq!((perfect.peak, perfect.mean), (3, 5.0 / 3.0));
     }

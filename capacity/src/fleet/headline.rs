@@ -4,6 +4,7 @@
 
 use super::answer::{Alternative, FleetAnswer, PolicyFleet};
 use crate::words::{digits, swept_in_words};
+use foretoken_run::host_band::DEPENDS;
 
 impl FleetAnswer {
     /// The answer of the search for the smallest fleet in sentences: first the recommended fleet, then a sentence for
@@ -14,11 +15,14 @@ impl FleetAnswer {
         let mut lines: Vec<String> = Vec::new();
         if !single {
             let all: Vec<&PolicyFleet> = self.fleets.iter().collect();
-            lines.extend(self.best(&all).map(|best| self.recommendation(best, &all, true)));
+            let said = |best: &PolicyFleet| {
+                self.with_host(&swept_in_words(&best.sweep), self.recommendation(best, &all, true))
+            };
+            lines.extend(self.best(&all).map(said));
         }
         for (at, fleets) in &groups {
             let said = match self.best(fleets) {
-                Some(best) => self.recommendation(best, fleets, false),
+                Some(best) => self.with_host(at, self.recommendation(best, fleets, false)),
                 None => format!("no fleet of up to {} replicas keeps the bounds.", self.most_replicas),
             };
             lines.push(if at.is_empty() { capital(&said) } else { format!("{at}: {said}") });
@@ -26,11 +30,19 @@ impl FleetAnswer {
         lines
     }
 
+    /// The recommendation `said` at these swept values. If host time turns it around, both answers.
+    fn with_host(&self, at: &str, said: String) -> String {
+        match self.host.iter().find(|host| host.at == at && host.turns) {
+            Some(host) => format!("{DEPENDS} Without host time {said} {}", host.in_words()),
+            None => said,
+        }
+    }
+
     /// The cheapest fleet that carries the load (serves it within the SLO), among fleets whose policy and router see no
     /// hidden truth (such as which draft tokens will be accepted). If several fleets have the least price, takes the
     /// first of these fleets that drafts and whose requests take less time than without drafting. If there is no such
     /// fleet, takes the first of the cheapest fleets in `fleets`.
-    fn best<'a>(&self, fleets: &[&'a PolicyFleet]) -> Option<&'a PolicyFleet> {
+    pub(super) fn best<'a>(&self, fleets: &[&'a PolicyFleet]) -> Option<&'a PolicyFleet> {
         let able = || fleets.iter().copied().filter(|f| !f.bound && f.cost_hour.is_some());
         let least = able().filter_map(|f| f.cost_hour).reduce(f64::min)?;
         let cheapest = || able().filter(|f| f.cost_hour == Some(least));
@@ -132,6 +144,7 @@ mod tests {
     use super::super::answer::{LoadOverTime, SeedResult};
     use super::*;
     use foretoken_sim::metrics::Interval;
+    use foretoken_spec::capacity::CapacitySpec;
 
     fn fleet(policy: &str, replicas: Option<u32>) -> PolicyFleet {
         PolicyFleet {
@@ -159,7 +172,7 @@ mod tests {
     }
 
     fn said(fleets: Vec<PolicyFleet>, ways: Vec<Alternative>) -> String {
-        let load = LoadOverTime { window_s: 60.0, req_s: vec![1.0], span_s: 60.0 };
+        let load = LoadOverTime { window_s: 60.0, req_s: vec![1.0], span_s: 60.0, requests: 61, counted: 61 };
         let (name, source, headlines) = ("x".into(), "simulated".into(), Vec::new());
         let (warnings, crossovers) = (Vec::new(), Vec::new());
         let answer = FleetAnswer {
@@ -169,10 +182,12 @@ mod tests {
             share: 0.9,
             most_replicas: 8,
             load,
+            asked: CapacitySpec::default(),
             warnings,
             fleets,
             ways,
             crossovers,
+            host: Vec::new(),
         };
         answer.said().join("|")
     }

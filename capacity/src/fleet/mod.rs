@@ -7,6 +7,7 @@
 
 pub mod answer;
 mod headline;
+mod host;
 pub mod kept;
 mod page;
 pub mod plan;

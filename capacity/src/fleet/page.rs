@@ -1,10 +1,11 @@
 //! The results of the search for the smallest fleet as an HTML page.
 
 use super::answer::{Crossover, FleetAnswer, PolicyFleet};
+use crate::answer::marks;
 use crate::page::asked_of;
 use crate::words::{digits, swept_in_words};
-use foretoken_report::Figure;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
+use foretoken_report::{Figure, Mark, spread};
 use foretoken_run::cells::Folder;
 use foretoken_run::plan::Plan;
 use foretoken_run::scope;
@@ -74,7 +75,8 @@ fn sentence(note: &str) -> String {
 
 fn policy(f: &PolicyFleet, plan: &Plan) -> Value {
     let look = plan.policies.iter().find(|p| p.spec.label() == f.policy).map(|p| p.spec.look());
-    look.map_or_else(|| Value::text(&f.policy), |look| Value::policy(&f.policy, look))
+    let name = Mark::beside(&f.policy, marks(f.bound));
+    look.map_or_else(|| Value::text(&name), |look| Value::policy(&name, look))
 }
 
 /// The table of the smallest fleets, one row for each policy at each combination of swept values. Rows are in the order
@@ -100,7 +102,6 @@ fn needs(answer: &FleetAnswer, plan: &Plan) -> Table {
     for f in answer.sorted() {
         let whole = |n: Option<u32>| n.map_or_else(Value::none, |n| Value::number(f64::from(n), n.to_string()));
         let money = |x: Option<f64>| x.map_or_else(Value::none, |x| Value::number(x, format!("{x:.2}")));
-        let half = f.over_seeds.and_then(|i| i.half_width).filter(|half| *half > 0.0);
         let replicas = match f.replicas {
             Some(_) => whole(f.replicas),
             None => Value { number: true, ..Value::text(format!("more than {}", answer.most_replicas)) },
@@ -109,9 +110,9 @@ fn needs(answer: &FleetAnswer, plan: &Plan) -> Table {
             policy(f, plan),
             Value::text(f.router.clone()),
             replicas,
-            half.map_or_else(
+            f.spread().map_or_else(
                 || Value { text: String::new(), ..Value::none() },
-                |h| Value::number(h, format!("{h:.1}")),
+                |(half, text)| Value::number(half, text),
             ),
             whole(f.gpus),
             money(f.cost_hour),
@@ -147,7 +148,10 @@ fn three_ways(answer: &FleetAnswer) -> Table {
             Value::text(way.what.clone()),
             Value::number(way.cost_hour, format!("{:.2}", way.cost_hour)),
             Value::number(way.kept.mean, format!("{:.1}", 100.0 * way.kept.mean)),
-            way.kept.half_width.map_or_else(Value::none, |half| Value::number(half, format!("{:.1}", 100.0 * half))),
+            way.kept
+                .half_width
+                .zip(spread(&way.kept, 100.0, 1, ""))
+                .map_or_else(Value::none, |(half, text)| Value::number(half, text)),
             of(way.ttft_p99_s, 1e3),
             of(way.tpot_p99_s, 1e3),
             of(way.e2e_mean_s, 1.0),

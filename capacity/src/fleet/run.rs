@@ -1,6 +1,7 @@
 //! Searches the fewest replicas for every policy. Then compares fleets with and without drafting.
 
 use super::answer::{Alternative, Crossover, FleetAnswer, LoadOverTime, PolicyFleet, SeedResult};
+use super::host;
 use super::kept::write;
 use super::plan::Question;
 use super::probe::{Probe, Trial};
@@ -17,7 +18,7 @@ use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_run::work::Work;
 use foretoken_sim::Arrivals;
-use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_sim::metrics::{Interval, Range, Slo};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -99,11 +100,14 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
         share: question.spec.share,
         most_replicas: first.map_or(1, |fleet| fleet.most_replicas),
         load,
+        asked: question.spec.clone(),
         warnings: plan.warnings().into_iter().map(str::to_owned).collect(),
         fleets,
         ways,
         crossovers,
+        host: Vec::new(),
     };
+    answer.host = host::look(question, &answer, work.interrupt.flag())?;
     answer.headlines = answer.said();
     Ok(answer)
 }
@@ -133,6 +137,11 @@ pub fn search_one(
     searcher.fleet(variant, policy)?;
     searcher.bar.finish();
     Ok(())
+}
+
+/// The request rate of a load over time.
+fn over_time(load: &Load) -> LoadOverTime {
+    LoadOverTime::of(&load.at(load.own_rate()), load.counted.len() as u32)
 }
 
 /// The comparison of fleets at one combination of swept values: three fleets, and the request rate at which drafting
@@ -186,7 +195,7 @@ impl Searcher<'_> {
             gpus_of_one: of_variant.gpus_of_one(),
             price_gpu_hour,
             replicas,
-            over_seeds: numbers.and_then(|n| Interval::of(&n)),
+            over_seeds: numbers.and_then(|n| Interval::within(Range::FromOne, &n)),
             gpus,
             cost_hour,
             cost_mtok: cost_hour.map(|cost| cost / (3600.0 * tok_s) * 1e6),
@@ -199,7 +208,7 @@ impl Searcher<'_> {
     fn search(&self, id: SearchId) -> Result<(SeedResult, f64)> {
         let (plan, variant) = (self.plan(), &self.plan().variants[id.variant]);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
-        let over_time = LoadOverTime::of(&load.at(load.own_rate()));
+        let over_time = over_time(&load);
         let one_req_s = self.one_req_s(id);
         let perfect = one_req_s.map(|rate| over_time.perfect(rate));
         let most = variant.experiment.fleet.as_ref().map_or(1, |fleet| fleet.most_replicas);
@@ -261,35 +270,13 @@ impl Searcher<'_> {
         let variant = &self.plan().variants[variant];
         let mut setting = Setting::new(variant, self.plan().seeds[seed])?;
         let load = Load::whole(&mut setting, variant, &self.question.spec)?;
-        let slo = self.slo(&mut setting)?;
+        let slo = slo(&mut setting, self.plan(), self.flag)?;
         Ok(Prepared { setting, load, slo })
-    }
-
-    /// The SLO bounds of `setting` (requests and server at one combination of swept values with one seed). If the
-    /// experiment gives the TPOT bound as a multiple, the bound is this multiple of the P90 TPOT of autoregressive
-    /// decoding with one request at a time on one replica. It is an error if there is no bound at all.
-    fn slo(&self, setting: &mut Setting) -> Result<Slo> {
-        let plain = &self.plan().policies[self.plan().baseline].spec;
-        let scaled = self.plan().variants[0].experiment.slo.adaspec_scale.is_some();
-        let mut slo = setting.slo(None);
-        if scaled {
-            let arrivals = setting.arrivals();
-            setting.set_arrivals(Arrivals::Closed { clients: 1 });
-            setting.set_replicas(1);
-            let played = play(setting, plain, Some(Slo::default()), self.flag);
-            setting.set_arrivals(arrivals);
-            slo = setting.slo(played?.stored.summary.tpot.map(|q| q.p90));
-        }
-        if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
-            return Err(Problem::bad_input("the experiment has no SLO, so one replica would carry every load")
-                .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
-        }
-        Ok(slo)
     }
 
     fn load_over_time(&self) -> Result<LoadOverTime> {
         let load = self.prepare(0, 0)?.load;
-        Ok(LoadOverTime::of(&load.at(load.own_rate())))
+        Ok(over_time(&load))
     }
 
     /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth (such as which draft
@@ -344,7 +331,7 @@ impl Searcher<'_> {
             what: format!("{drafts}, {replicas} replicas"),
             replicas,
             cost_hour: f64::from(replicas * fleet.gpus_of_one) * fleet.price_gpu_hour,
-            kept: Interval::of(&kept).expect("every run went to its end"),
+            kept: Interval::within(Range::Share, &kept).expect("every run went to its end"),
             ttft_p99_s: mean(&|p| Some(p.latencies?.ttft.p99)),
             tpot_p99_s: mean(&|p| Some(p.latencies?.tpot?.p99)),
             e2e_mean_s: mean(&|p| Some(p.latencies?.e2e.mean)),
@@ -367,4 +354,26 @@ impl Searcher<'_> {
         self.store.save(id, &stored)?;
         Ok((rate, probe))
     }
+}
+
+/// The SLO bounds of `setting` (requests and server at one combination of swept values with one seed). If the
+/// experiment gives the TPOT bound as a multiple, the bound is this multiple of the P90 TPOT of autoregressive
+/// decoding with one request at a time on one replica. It is an error if there is no bound at all.
+pub(super) fn slo(setting: &mut Setting, plan: &Plan, flag: &AtomicBool) -> Result<Slo> {
+    let plain = &plan.policies[plan.baseline].spec;
+    let scaled = plan.variants[0].experiment.slo.adaspec_scale.is_some();
+    let mut slo = setting.slo(None);
+    if scaled {
+        let arrivals = setting.arrivals();
+        setting.set_arrivals(Arrivals::Closed { clients: 1 });
+        setting.set_replicas(1);
+        let played = play(setting, plain, Some(Slo::default()), flag);
+        setting.set_arrivals(arrivals);
+        slo = setting.slo(played?.stored.summary.tpot.map(|q| q.p90));
+    }
+    if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
+        return Err(Problem::bad_input("the experiment has no SLO, so one replica would carry every load")
+            .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
+    }
+    Ok(slo)
 }

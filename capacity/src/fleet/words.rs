@@ -1,9 +1,12 @@
 //! The results of the search for the smallest fleet as text: the table of fleets, the comparison of three fleets with
 //! and without drafting, the rates at which drafting begins or ceases to pay, and notes.
 
-use super::answer::{Crossover, FleetAnswer, PolicyFleet};
+use super::answer::{Crossover, FleetAnswer, LoadOverTime, PolicyFleet};
+use super::host::WithHost;
+use crate::answer::marks;
 use crate::words::{digits, swept_in_words, trimmed};
 use comfy_table::Table;
+use foretoken_report::{Mark, spread};
 use foretoken_sim::metrics::Slo;
 use std::fmt::Write;
 
@@ -44,7 +47,30 @@ impl FleetAnswer {
             String::new()
         };
         let mean = digits(mean, mean);
-        format!("Load: {mean} requests/s on average over {:.0} s{busiest}; {}.", load.span_s, self.price())
+        let span_s = load.span_s;
+        format!("Load: {mean} requests/s on average over {span_s:.0} s{busiest}; {}; {}.", self.counted(), self.price())
+    }
+
+    /// How many requests of the load count, and why the others do not.
+    fn counted(&self) -> String {
+        let LoadOverTime { requests, counted, .. } = self.load;
+        let count = format!("{counted} of {requests} requests count");
+        match self.asked.window_s {
+            Some([from, to]) => format!("{count}, those from {from} to {to} s"),
+            None if counted == requests => count,
+            None => {
+                let edge = (requests - counted) / 2;
+                let all = format!("{count}, all but the first and the last {edge}");
+                match self.asked.warm_up_requests {
+                    asked if asked > edge => {
+                        format!(
+                            "{all} (a tenth; capacity.warm_up_requests is {asked}, and at most a tenth is left out)"
+                        )
+                    }
+                    _ => all,
+                }
+            }
+        }
     }
 
     /// The whole text of the fleet search's results: load, table, headlines, compared fleets, rates from which drafting
@@ -80,13 +106,16 @@ impl FleetAnswer {
             ["router", "policy", "replicas", "±", "GPUs", "an hour", "a million tokens", "one carries", "perfect"];
         table.set_header(swept.into_iter().chain(head.map(str::to_owned)));
         for f in self.sorted() {
-            let lead = f.sweep.iter().map(|s| s.value.clone()).chain([f.router.clone(), f.policy.clone()]);
-            let half = f.over_seeds.and_then(|i| i.half_width).filter(|half| *half > 0.0);
+            let lead = f
+                .sweep
+                .iter()
+                .map(|s| s.value.clone())
+                .chain([f.router.clone(), Mark::beside(&f.policy, marks(f.bound))]);
             let money = |of: Option<f64>| of.map_or(String::new(), |cost| format!("{cost:.2}"));
             let one = f.one_req_s().map_or("no rate".to_owned(), |i| format!("{}/s", digits(i.mean, i.mean)));
             let numbers = [
                 f.replicas.map_or_else(|| format!("more than {}", self.most_replicas), |n| n.to_string()),
-                half.map_or(String::new(), |half| format!("{half:.1}")),
+                f.spread().map_or(String::new(), |(_, text)| text),
                 f.gpus.map_or(String::new(), |n| n.to_string()),
                 money(f.cost_hour),
                 money(f.cost_mtok),
@@ -133,7 +162,7 @@ impl FleetAnswer {
                 way.what.clone(),
                 format!("{:.2}", way.cost_hour),
                 format!("{:.1} %", 100.0 * way.kept.mean),
-                way.kept.half_width.map_or(String::new(), |half| format!("{:.1}", 100.0 * half)),
+                spread(&way.kept, 100.0, 1, "").unwrap_or_default(),
                 ms(way.ttft_p99_s),
                 ms(way.tpot_p99_s),
                 way.e2e_mean_s.map_or(String::new(), |s| digits(s, s)),
@@ -172,6 +201,8 @@ impl FleetAnswer {
                 "fewer replicas than perfect scaling needs: this load ends before the queue of a fleet that is too small grows; a longer one tells more".to_owned(),
             );
         }
+        notes.extend(Mark::notes(self.fleets.iter().map(|f| marks(f.bound))));
+        notes.extend(self.host.iter().filter(|host| !host.turns).map(WithHost::stays));
         notes
     }
 }

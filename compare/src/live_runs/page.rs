@@ -6,11 +6,11 @@ use super::simulated::{LiveRow, PolicyValue};
 use super::text::{cells, counts, pieces, remarks};
 use super::validation::Validation;
 use crate::bounds::{Check, Verdict};
-use crate::format::{percent, signed};
+use crate::format::percent;
 use crate::pass_errors::PassErrors;
 use crate::rankings::Ranked;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
-use foretoken_report::{Figure, Validated, ValidatedRun, validation_figures};
+use foretoken_report::{Figure, Validated, ValidatedRun, signed_percent, validation_figures};
 
 /// Makes the HTML page of a validation. `runs` has the data for the figures, one entry per cell (a policy at a load).
 pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
@@ -225,7 +225,7 @@ fn passes(v: &Validation, figures: &[Figure]) -> Section {
                 Value::number(r.share, percent(r.share)),
                 us(r.live_s),
                 us(r.predicted_s),
-                Value::number(r.error, signed(r.error)),
+                Value::number(r.error, signed_percent(r.error)),
                 Value::number(r.mean_absolute_error, percent(r.mean_absolute_error)),
             ]));
         }

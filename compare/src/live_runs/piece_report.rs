@@ -2,7 +2,8 @@
 //! speed. A report says which pieces count (those finished at a steady machine speed), how fast the machine was during
 //! each piece, and which tapes (logs of live runs) are incomplete.
 
-use crate::format::{percent, signed};
+use crate::format::percent;
+use foretoken_report::signed_percent;
 use serde::{Deserialize, Serialize};
 
 /// Whether the numbers of a validation include a piece (a live run and its repeat), or why not.
@@ -60,7 +61,7 @@ impl SpeedRange {
 
 impl std::fmt::Display for SpeedRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "from {} to {} of the typical probe", signed(self.smallest), signed(self.largest))
+        write!(f, "from {} to {} of the typical probe", signed_percent(self.smallest), signed_percent(self.largest))
     }
 }
 

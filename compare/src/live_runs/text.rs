@@ -6,10 +6,10 @@ use super::repeats;
 use super::simulated::LiveRow;
 use super::validation::Validation;
 use crate::bounds::{Tally, Verdict};
-use crate::format::{or_dash, percent, signed};
+use crate::format::{or_dash, percent};
 use crate::numbers::Unit;
 use crate::pass_errors::PassErrors;
-use foretoken_report::plain_table;
+use foretoken_report::{plain_table, signed_percent};
 use std::fmt::Write;
 
 /// Renders the whole report of a validation as text.
@@ -81,7 +81,7 @@ fn kinds(errors: &[PassErrors]) -> String {
             percent(r.share),
             r.live_s * 1e6,
             r.predicted_s * 1e6,
-            signed(r.error),
+            signed_percent(r.error),
             percent(r.mean_absolute_error)
         )
     };
@@ -157,7 +157,7 @@ pub fn remarks(c: &CellReport) -> Vec<String> {
     let live = or_dash(c.live_curves.as_ref(), two);
     lines.push(format!("batch size / draft length over time off by: {} (live {live})", two(&c.curves)));
     if let Some(s) = c.e2e_sensitivity {
-        lines.push(format!("passes 3 % longer: mean E2E {}", signed(s)));
+        lines.push(format!("passes 3 % longer: mean E2E {}", signed_percent(s)));
     }
     if let Some(host) = c.host.words() {
         lines.push(format!("{host}; simulated with {:.1} us", c.overhead_s * 1e6));
@@ -190,6 +190,7 @@ pub fn counts(v: &Validation) -> String {
     let tally = Tally::of(&v.checks);
     let undecided = match tally.undecided {
         0 => String::new(),
+        1 => "; 1 more is undecided, since its repeats differ or there are none".to_owned(),
         n => format!("; {n} more are undecided, since their repeats differ or there are none"),
     };
     format!("{} of {} bounds kept{undecided}", tally.kept, tally.decided())
@@ -216,9 +217,9 @@ pub fn cells(name: &str, row: &LiveRow) -> Vec<String> {
         value(row.reference()),
         or_dash(simulated.recorded, value),
         or_dash(simulated.modelled, value),
-        or_dash(simulated.recorded_error, signed),
-        or_dash(simulated.modelled_error, signed),
-        or_dash(simulated.learned_error, signed),
+        or_dash(simulated.recorded_error, signed_percent),
+        or_dash(simulated.modelled_error, signed_percent),
+        or_dash(simulated.learned_error, signed_percent),
         or_dash(row.spread, percent),
     ]
 }

@@ -99,6 +99,8 @@ pub struct PredictedNumbers {
     /// `[i][j]`: the prediction of run j with random draw i of the acceptance rates, which the calibration (costs and
     /// acceptance fitted to a server) knows with an uncertainty.
     pub draws: Vec<Vec<Numbers>>,
+    /// What the form of the calibrated costs cannot say, as the standard deviation of a relative error.
+    pub misfit: f64,
 }
 
 impl PredictedNumbers {
@@ -119,7 +121,7 @@ impl PredictedNumbers {
                 let error = |value: f64| unit.error(value, reference);
                 Some(Calibrated {
                     predicted,
-                    half_width: half_width(quantity, &self.draws),
+                    half_width: half_width(quantity, &self.draws, self.misfit),
                     error: error(predicted)?,
                     of_acceptance: error(predicted)? - error(own)?,
                     of_cost: error(own)? - error(both)?,
@@ -224,6 +226,7 @@ mod tests {
             interpolated: twice(120.0),
             formula: vec![throughput(90.0)],
             draws: vec![],
+            misfit: 0.0,
         };
         let rows = predicted.rows();
         let [row] = &rows[..] else { panic!("{rows:?}") };

@@ -19,7 +19,8 @@ const REST_TTFT: f64 = 0.020;
 /// Half the width of a prediction's 95 % interval, as a share of the prediction. `draws[i][j]` is the prediction of run
 /// j with random draw i of the acceptance rates, which the calibration knows with an uncertainty. Without draws, the
 /// width comes from [`REST`] or [`REST_TTFT`] alone. `None` for shares, whose errors are differences.
-pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<f64> {
+/// `misfit` is the standard deviation of what the form of the calibrated costs cannot say.
+pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>], misfit: f64) -> Option<f64> {
     if quantity.unit == Unit::Share {
         return None;
     }
@@ -34,7 +35,7 @@ pub(super) fn half_width(quantity: &Quantity, draws: &[Vec<Numbers>]) -> Option<
     let n = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / n;
     let variance = if n > 1.0 { logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0) } else { 0.0 };
-    Some(Z * (variance + rest * rest).sqrt())
+    Some(Z * (variance + rest * rest + misfit * misfit).sqrt())
 }
 
 /// The names of all quantities that are times to the first token start with this text.
@@ -49,12 +50,14 @@ mod tests {
     fn an_interval_covers_the_draws_and_the_rest() {
         let quantity = |name| QUANTITIES.iter().find(|q| q.name == name).unwrap();
         let throughput = quantity(THROUGHPUT);
-        assert_eq!(half_width(throughput, &[]), Some(Z * REST));
-        assert_eq!(half_width(quantity(TTFT), &[]), Some(Z * REST_TTFT));
-        assert_eq!(half_width(quantity("accepted / verified"), &[]), None);
+        assert_eq!(half_width(throughput, &[], 0.0), Some(Z * REST));
+        assert_eq!(half_width(quantity(TTFT), &[], 0.0), Some(Z * REST_TTFT));
+        assert_eq!(half_width(quantity("accepted / verified"), &[], 0.0), None);
         let draw = |x: f64| vec![Numbers { throughput_tok_s: Some(x), ..Numbers::default() }; 3];
         let draws: Vec<_> = [95.0, 100.0, 105.0].map(draw).into();
-        let width = half_width(throughput, &draws).unwrap();
+        let width = half_width(throughput, &draws, 0.0).unwrap();
         assert!((width - Z * (0.05f64.powi(2) + REST * REST).sqrt()).abs() < 1e-3, "{width}");
+        let width = half_width(throughput, &[], 0.03).unwrap();
+        assert!((width - Z * (0.03f64.powi(2) + REST * REST).sqrt()).abs() < 1e-12, "{width}");
     }
 }

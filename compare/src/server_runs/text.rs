@@ -9,12 +9,7 @@ use crate::row::Row;
 use foretoken_report::plain_table;
 use foretoken_spec::validate::REPEATS_AGREE;
 
-/// Formats an error, a share, in percent; positive values have a plus sign.
-pub fn percent(x: f64) -> String {
-    // Small errors count as 0, so that none reads "-0.0 %".
-    let x = if x.abs() < 5e-4 { 0.0 } else { x };
-    format!("{:+.1} %", 100.0 * x)
-}
+pub use foretoken_report::signed_percent as percent;
 
 /// The short name of a quantity in tables and figures.
 pub fn name_of(quantity: &str) -> &str {

@@ -9,6 +9,7 @@ use clap::Args;
 use foretoken_calibrate::calibration::Calibration;
 use foretoken_calibrate::foreign::{self, Foreign};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
+use foretoken_calibrate::scheduling::Schedules;
 use foretoken_calibrate::source;
 use foretoken_calibrate::table::{Base, ResultFile, Results, TableCalibration};
 use foretoken_run::cells::TAPES;
@@ -220,7 +221,11 @@ fn in_words(c: &Calibration) -> String {
                     .to_owned()
             }
         });
-        line(format!("host between steps      {}", ms(fit.host_s)));
+        let by_request = match fit.host_request_s {
+            0.0 => String::new(),
+            s => format!(" + {:.1} us a request", 1e6 * s),
+        };
+        line(format!("host between steps      {}{by_request}", ms(fit.host_s)));
         line(format!("client to scheduler     {}", ms(c.engine.frontend_s)));
         line(format!("error on later steps    {}", c.held_out.by_time.in_words()));
         for (run, e) in &c.held_out.by_run {
@@ -228,6 +233,7 @@ fn in_words(c: &Calibration) -> String {
             line(format!("error on {name:<15}{}", e.in_words()));
         }
     }
+    Schedules::summary(&c.schedules).into_iter().for_each(&mut line);
     c.verdict.iter().for_each(|v| line(v.in_words()));
     if let Some(a) = &c.acceptance {
         let rates: Vec<String> =

@@ -1,10 +1,12 @@
 //! `foretoken explore`: writes the break-even explorer, a page that shows where speculation stops paying.
 
 use super::print;
-use crate::shipped;
+use crate::{shipped, work};
 use clap::Args;
+use foretoken_calibrate::kept::EXPERIMENT;
 use foretoken_report::Staged;
 use foretoken_run::explorer::{Machine, PAGE, page, planned_machine, profiled_machine};
+use foretoken_run::plan::Plan;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +34,7 @@ pub struct ExploreArgs {
 pub fn run(args: &ExploreArgs) -> Result<()> {
     let machine = match (&args.experiment, &args.profile) {
         (Some(file), _) => Some(planned(file)?),
-        (None, profile) => profile.as_deref().map(profiled_machine).transpose()?,
+        (None, profile) => profile.as_deref().map(profiled).transpose()?,
     };
     let folder = &args.output;
     fs_err::create_dir_all(folder).map_err(|e| Problem::failed(e.to_string()).help("choose another folder with -o"))?;
@@ -42,8 +44,31 @@ pub fn run(args: &ExploreArgs) -> Result<()> {
 }
 
 fn planned(file: &Path) -> Result<Machine> {
-    planned_machine(&shipped::load(file, &[])?).ok_or_else(|| {
+    let plan = shipped::load(file, &[])?;
+    let machine = planned_machine(&plan).ok_or_else(|| {
         let problem = Problem::bad_input(format!("{}: the costs of passes are not known", file.display()));
         problem.help("`foretoken calibrate` finds the costs of an observed server, and `explore --profile` takes them")
-    })
+    })?;
+    at_load_of(machine, &plan)
+}
+
+/// The machine of a profile. If the profile is part of a calibration, the page opens with what the calibration knows
+/// beside costs: the acceptance and the load of its experiment.
+fn profiled(file: &Path) -> Result<Machine> {
+    let machine = profiled_machine(file)?;
+    let experiment = file.with_file_name(EXPERIMENT);
+    if !experiment.is_file() {
+        return Ok(machine);
+    }
+    let plan = shipped::load(&experiment, &[])?;
+    let same = |path: &PathBuf| path.file_name() == file.file_name();
+    match planned_machine(&plan).filter(|_| plan.variants[0].experiment.hardware.profile.as_ref().is_some_and(same)) {
+        Some(of_load) => at_load_of(Machine { acceptance: of_load.acceptance, opens: of_load.opens, ..machine }, &plan),
+        None => Ok(machine),
+    }
+}
+
+fn at_load_of(machine: Machine, plan: &Plan) -> Result<Machine> {
+    let _watch = work().interrupt.watch();
+    machine.at_load_of(plan, work().interrupt.flag())
 }

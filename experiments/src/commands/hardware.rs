@@ -3,7 +3,8 @@
 use super::print;
 use crate::cli::format::Format;
 use clap::{Args, Subcommand};
-use foretoken_hardware::gpus::{GpuPreset, gpu, gpus};
+use foretoken_hardware::floors::{KernelFit, floors, source};
+use foretoken_hardware::gpus::{GpuChoice, GpuPreset, gpu, gpus};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -89,12 +90,49 @@ fn show(name: &str, format: Format) -> Result<()> {
     }
     let numbers = toml::to_string(&preset.gpu).expect("plain numbers can be written as TOML");
     let inline = numbers.trim_end().replace('\n', ", ");
-    print(&format!("{}: {}\n\n{numbers}\nthe same as a setting: gpu = {{ {inline} }}\n", preset.name, preset.source))
+    let floors = words(&GpuChoice::preset(name), preset);
+    print(&format!(
+        "{}: {}\n\n{numbers}\nthe same as a setting: gpu = {{ {inline} }}\n\n{floors}",
+        preset.name, preset.source
+    ))
+}
+
+/// The floors that kernels of the GPU have with `floors = true`, and where they were measured.
+fn words(choice: &GpuChoice, preset: &GpuPreset) -> String {
+    let fits = floors(choice, &preset.gpu);
+    let mut text = format!("floors of kernels (floors = true), measured on {}:\n", fits.gpu);
+    let mut line = |what: &str, floor_s: f64, shares: String, misfit: f64| {
+        let (us, percent) = (floor_s * 1e6, misfit * 100.0);
+        writeln!(text, "  {what:<21} {us:>6.1} us, then {shares}; misfit {percent:.0} %").expect("a string grows");
+    };
+    let share = |of: f64, what: &str| format!("{:.0} % of {what}", of * 100.0);
+    let both =
+        |fit: &KernelFit| format!("{} and {}", share(fit.bandwidth, "bandwidth"), share(fit.flops, "arithmetic"));
+    for (what, kinds) in [("product", &fits.products), ("experts", &fits.experts)] {
+        for (kind, fit) in
+            [("bf16", &kinds.bf16), ("fp8", &kinds.fp8), ("fp4", &kinds.fp4), ("weight-only", &kinds.weight_only)]
+        {
+            line(&format!("{what}, {kind}"), fit.floor_s, both(fit), fit.misfit);
+        }
+    }
+    let a = &fits.attention;
+    line("attention of a layer", a.floor_s, share(a.bandwidth, "bandwidth"), a.misfit);
+    let others =
+        [("recurrence of a layer", &fits.recurrent, "bandwidth"), ("all-reduce", &fits.all_reduce, "the link")];
+    for (what, fit, of) in others.into_iter().chain([("small kernel", &fits.small, "bandwidth")]) {
+        line(what, fit.floor_s, share(fit.bandwidth, of), fit.misfit);
+    }
+    let borrowed = fits.borrowed();
+    if !borrowed.is_empty() {
+        writeln!(text, "not measured there, so taken from others: {}", borrowed.join(", ")).expect("a string grows");
+    }
+    text + source() + "\n"
 }
 
 fn as_json(preset: &GpuPreset) -> Value {
     let mut value = json!(preset.gpu);
     value["name"] = preset.name.as_str().into();
     value["source"] = preset.source.as_str().into();
+    value["floors"] = json!(floors(&GpuChoice::preset(&preset.name), &preset.gpu));
     value
 }

@@ -7,10 +7,10 @@ use crate::cli::format::Format;
 use crate::shipped;
 use clap::Args;
 use foretoken_report::read_cells;
-use foretoken_run::cells::{Mode, entries};
+use foretoken_run::cells::{LADDER_JSON, LADDER_PAGE, Mode, entries};
 use foretoken_run::complete::{Complete, How, complete};
 use foretoken_run::inert::Check;
-use foretoken_run::ladder::{LADDER_JSON, Ladders, PAGE, page, plan_of, render, render_json};
+use foretoken_run::ladder::{Ladders, page, plan_of, render, render_json};
 use foretoken_run::machine;
 use foretoken_spec::problem::{Problem, Result};
 use std::num::NonZeroUsize;
@@ -75,7 +75,7 @@ pub fn run(args: &LadderArgs) -> Result<()> {
         fs_err::write(&path, text).map(|()| path).map_err(|e| Problem::failed(e.to_string()))
     };
     write(LADDER_JSON, render_json(&ladders))?;
-    eprintln!("page: {}\nresults: {}", write(PAGE, page(&ladders).html())?.display(), folder.path().display());
+    eprintln!("page: {}\nresults: {}", write(LADDER_PAGE, page(&ladders).html())?.display(), folder.path().display());
     print(&match args.format {
         Format::Table => render(&ladders),
         Format::Json => render_json(&ladders),

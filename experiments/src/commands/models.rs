@@ -42,7 +42,7 @@ pub enum ModelsCommand {
     /// Show a model: its layers, weights and KV, and the features in its config.json that are not modelled
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// A preset, the path of a config.json, or - for a config.json on standard input
+        /// A preset, the path of a config.json or of its folder, or - for a config.json on standard input
         model: String,
         /// How to print the model
         #[arg(long, value_enum, default_value_t)]
@@ -94,13 +94,13 @@ fn show(model: &str, format: Format) -> Result<()> {
     print(&words(&shape, &source, &warnings, module.is_some()))
 }
 
-/// Reads a `config.json` from a path, or from standard input for `-`.
+/// Reads a `config.json`, with the `hf_quant_config.json` beside it, from a path; or from standard input for `-`.
 fn read_file(file: &str) -> Result<config::ReadConfig> {
     let text = match file {
-        "-" => text::whole(std::io::stdin()),
-        _ => text::read(Path::new(file)),
+        "-" => text::whole(std::io::stdin()).map(|text| (text, None)),
+        _ => text::model_config(Path::new(file)),
     };
-    let text = text.map_err(|e| {
+    let (text, quantization) = text.map_err(|e| {
         let near = nearest(file, catalog().iter().map(|e| e.name.as_str()));
         let problem = Problem::bad_input(format!("\"{file}\" is neither a preset nor a file that can be read: {e}"));
         problem.help(near.map_or_else(
@@ -108,7 +108,7 @@ fn read_file(file: &str) -> Result<config::ReadConfig> {
             |near| format!("did you mean `{near}`? `foretoken models list` prints the presets"),
         ))
     })?;
-    config::read(&text, file).map_err(|e| Problem::bad_input(format!("{file}: {e}")))
+    config::read_beside(&text, quantization.as_deref(), file).map_err(|e| Problem::bad_input(format!("{file}: {e}")))
 }
 
 fn summary(shape: &ModelShape, more: &[(&str, String)]) -> serde_json::Value {

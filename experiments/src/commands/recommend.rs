@@ -136,7 +136,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     }
     advice.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     eprintln!("recommendation: {} ({})", folder.join(PAGE).display(), advice.source);
-    Ok(())
+    advice.judge()
 }
 
 /// Returns the path of the experiment, and what `calibrate` found about the server if the experiment lies in a folder

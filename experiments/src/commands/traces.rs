@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use foretoken_report::{Staged, plain_table, table_lines};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_traces::text::{Document, Family, document};
-use foretoken_traces::{ArrivalStats, LengthStats, TraceFormat, TraceStats};
+use foretoken_traces::{ArrivalStats, LengthStats, TraceFormat, TraceSpec, TraceStats};
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
@@ -15,7 +15,8 @@ pub const EXAMPLES: &str = "Examples:
 
 const INSPECT_EXAMPLES: &str = "Examples:
   foretoken traces inspect BurstGPT_1.csv
-  foretoken traces inspect conversation_trace.jsonl.zst --format json";
+  foretoken traces inspect conversation_trace.jsonl.zst --format json
+  foretoken traces inspect qwen_trace.jsonl --set block_size=16 --set unit=s";
 
 const TEXT_EXAMPLES: &str = "Examples:
   foretoken traces text
@@ -45,6 +46,9 @@ pub struct InspectArgs {
     /// Format of the trace, if the header does not show it
     #[arg(long, value_name = "FORMAT")]
     pub format_of: Option<String>,
+    /// A key of the trace, as an experiment has it: block_size=16, unit=s, 'columns={ arrival = "time", ... }'
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
     /// How to print the statistics
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -90,7 +94,10 @@ pub fn run(args: &TracesArgs) -> Result<()> {
 /// Prints a trace's statistics.
 fn inspect(args: &InspectArgs) -> Result<()> {
     let format = args.format_of.as_deref().map(format_named).transpose()?;
-    let stats = foretoken_traces::inspect(&args.file, format).map_err(|e| {
+    let mut spec = trace_keys(&args.sets)?;
+    spec.path.clone_from(&args.file);
+    spec.format = format.or(spec.format);
+    let stats = foretoken_traces::inspect(&spec).map_err(|e| {
         let problem = Problem::bad_input(e.to_string());
         if e.hint().is_empty() { problem } else { problem.help(e.hint()) }
     })?;
@@ -98,6 +105,22 @@ fn inspect(args: &InspectArgs) -> Result<()> {
         Format::Json => print(&(serde_json::to_string_pretty(&stats).expect("plain data always serialises") + "\n")),
         Format::Table => print(&report(&stats)),
     }
+}
+
+/// A trace's description with the given keys. A value is TOML; a single word is a text.
+fn trace_keys(sets: &[String]) -> Result<TraceSpec> {
+    let mut text = "path = \"\"\n".to_owned();
+    for set in sets {
+        let Some((key, value)) = set.split_once('=') else {
+            return Err(Problem::bad_input(format!("--set {set} has no value")).help("write KEY=VALUE"));
+        };
+        let word = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+        text += &if word { format!("{key} = \"{value}\"\n") } else { format!("{key} = {value}\n") };
+    }
+    toml::from_str(&text).map_err(|e| {
+        Problem::bad_input(format!("--set {}: {}", sets.join(" --set "), e.message()))
+            .help("docs/traces.md has the keys of a trace")
+    })
 }
 
 /// Writes `n` documents. They are of one family (kind of text), or of all families in turn.

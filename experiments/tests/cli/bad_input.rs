@@ -200,7 +200,7 @@ fn the_limit_that_rejects_every_request_is_named() {
 #[test]
 fn an_output_folder_in_use() {
     let place = Place::new();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     says(&place.fails(&["run", "x.toml", "-o", "out"], 2), &["is not empty", "--resume", "--overwrite"]);
     let other = ["run", "x.toml", "-o", "out", "--resume", "--set", "seeds=[9]"];
     says(&place.fails(&other, 2), &["results of another experiment", "--overwrite"]);

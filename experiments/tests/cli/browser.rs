@@ -72,7 +72,7 @@ fn console_messages_of_a_page_are_read() {
 #[test]
 fn a_report_opens_without_console_messages_and_its_tables_sort() {
     let place = Place::new();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     let path = place.path("out/report/index.html");
     let Some(quiet) = open(&path, "") else { return };
     assert!(quiet.console.is_empty(), "{:?}", quiet.console);

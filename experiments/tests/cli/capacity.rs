@@ -99,6 +99,12 @@ fn experiments_without_a_rate_to_search_are_refused() {
     let out = capacity(&place, "out", &["--set", "slo.ttft_s=0.001"]);
     assert!(out.status.success(), "{}", stderr(&out));
     assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
+    // If no request can ever run, the answer says so in the words of `foretoken run`.
+    let out = capacity(&place, "few", &["--set", "engine.num_gpu_blocks=3"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let why = "can ever fit: the prompt is longer than the KV pool: 2 blocks, 32 tokens";
+    assert!(said.contains("no rate is carried") && said.contains(why), "{said}");
 }
 
 /// The experiment with a log of `requests` requests instead of the generated load. In the log a request arrives about
@@ -200,3 +206,44 @@ fn the_page_names_the_policy_with_the_highest_capacity() {
         }
     }
 }
+
+/// A roofline counts no host time. The answer is searched again with that of a measured server. Where that turns the
+/// answer round, the text, the page and JSON say so, with both answers.
+#[test]
+fn an_answer_that_host_time_turns_round_says_so() {
+    let text = EXPERIMENT
+        .replace("target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }", TARGET)
+        .replace("draft = { linear = { alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 } }", DRAFT)
+        .replace("num_gpu_blocks = 4000\n", "");
+    let text = text
+        .replace("prompt = 64, output = 32", "prompt = 256, output = 128")
+        .replace("max_num_seqs = 16", "max_num_seqs = 128");
+    let slo = "ttft_s = 0.5\ntpot_s = 0.02";
+    let place =
+        Place::holding(&text.replace("seeds = [1, 2]", "seeds = [1]").replace("ttft_s = 0.3\ntpot_s = 0.05", slo));
+    let sets = |host: bool| if host { vec!["--set", "engine.step_overhead_s=0.001"] } else { vec![] };
+    let json = |out: &str, host: bool| -> (String, Value) {
+        let done = capacity(&place, out, &sets(host));
+        assert!(done.status.success(), "{}", stderr(&done));
+        let json = std::fs::read(place.path(&format!("{out}/capacity.json"))).unwrap();
+        (String::from_utf8(done.stdout).unwrap(), serde_json::from_slice(&json).unwrap())
+    };
+    let (text, answer) = json("without", false);
+    let host = &answer["host"][0];
+    let rate = |i: usize| answer["capacities"][i]["req_s"]["mean"].as_f64().unwrap();
+    assert!(rate(1) > rate(0) || rate(2) > rate(0), "{text}");
+    assert_eq!(host["turns"], true, "{answer}");
+    assert!(host["drafting_req_s"].as_f64() < host["plain_req_s"].as_f64(), "{host}");
+    let page = std::fs::read_to_string(place.path("without/capacity.html")).unwrap();
+    for shown in [&text, &page] {
+        assert!(shown.contains("Depends on your host: calibrate. Without host time fixed-"), "{shown}");
+        assert!(shown.contains("With the host time of a measured server (SGLang, EAGLE-3"), "{shown}");
+    }
+    // The same answer when the search is run again on the stored rates, and none of it where host time is counted.
+    assert_eq!(json("again", false).1["host"], answer["host"]);
+    let (text, counted) = json("counted", true);
+    assert!(counted["host"].is_null() && !text.contains("host time"), "{text}");
+}
+
+const TARGET: &str = "target = { roofline = { gpu = \"a100-80g\", model = \"vicuna-7b\" } }";
+const DRAFT: &str = "draft = { roofline = { gpu = \"a100-80g\", model = \"vicuna-68m\" } }";

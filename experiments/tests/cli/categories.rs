@@ -41,7 +41,7 @@ fn accepted(table: &str, policy: &str) -> f64 {
 #[test]
 fn each_category_has_its_lengths_its_acceptance_and_its_drafts() {
     let place = Place::holding(TRAFFIC);
-    let table = place.run("out", &["--no-figures", "--wide"]);
+    let table = place.run_drawn("out", &["--no-figures", "--wide"]);
     let fixed = accepted(&table, "fixed-4");
     assert!((5.0..40.0).contains(&fixed), "{table}");
     assert_eq!(accepted(&table, "by-category["), 100.0, "{table}");

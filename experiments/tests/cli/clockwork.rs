@@ -48,7 +48,7 @@ fn target_s(profile: &toml::Value, tokens: f64, context: f64) -> f64 {
 #[test]
 fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     let place = Place::holding("");
-    let run = |command: &mut assert_cmd::Command| {
+    let run = |command: &mut std::process::Command| {
         let output = command.output().unwrap();
         (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
     };

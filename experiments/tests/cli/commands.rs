@@ -50,6 +50,50 @@ fn a_trace_is_inspected_as_text_and_json() {
 }
 
 #[test]
+fn keys_of_a_trace_can_be_given_to_inspect() {
+    let place = Place::new();
+    let row = "{\"timestamp\": 1.5, \"input_length\": 20, \"output_length\": 2, \"hash_ids\": [3, 4]}\n";
+    std::fs::write(place.path("t.jsonl"), row).unwrap();
+    let error = place.fails(&["traces", "inspect", "t.jsonl", "--set", "unit=s"], 2);
+    assert!(error.contains("block_size = 16"), "{error}");
+    let mut command = place.foretoken();
+    command.args(["traces", "inspect", "t.jsonl", "--set", "unit=s", "--set", "block_size=16"]);
+    assert!(command.output().unwrap().status.success());
+    for set in ["block_size", "blocksize=16", "block_size=many"] {
+        place.fails(&["traces", "inspect", "t.jsonl", "--set", set], 2);
+    }
+}
+
+/// A log in another unit than it is read in gives a load that no server has. The warning has the other reading.
+#[test]
+fn a_load_far_from_what_the_server_carries_is_named() {
+    let text = crate::support::EXPERIMENT.replace("requests = 200\n", "");
+    let text = text.replace("lengths = { fixed = { prompt = 128, output = 64 } }\n", "");
+    let run = |gap: f64, unit: &str| {
+        let columns = format!("{{ arrival = \"start\", prompt = \"in\", output = \"out\", unit = \"{unit}\" }}");
+        let trace = format!("{{ trace = {{ path = \"log.csv\", columns = {columns} }} }}");
+        let place = Place::holding(&text.replace("{ poisson = { rate = 4.0 } }", &trace));
+        let rows: String = (0..200).map(|i| format!("{},100,40\n", f64::from(i) * gap)).collect();
+        std::fs::write(place.path("log.csv"), format!("start,in,out\n{rows}")).unwrap();
+        let sets =
+            ["--set", "seeds=[1]", "--set", "policies=[{ autoregressive = {} }]", "--set", "engine.max_num_seqs=64"];
+        let out = place.foretoken().args(["run", "x.toml", "-o", "out", "--no-figures"]).args(sets).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    let (table, said) = run(250.0, "ms");
+    assert!(table.contains("200 requests, 4.00 requests/s, 160 output tokens/s"), "{table}");
+    assert!(!said.contains("requests/s came"), "{said}");
+    let (table, said) = run(250.0, "s");
+    assert!(table.contains("0.00400 requests/s"), "{table}");
+    let low = "0.00400 requests/s came, less than a thousandth of some ";
+    assert!(said.contains(low) && said.contains("with columns.unit = \"ms\" it would be 4.00 requests/s"), "{said}");
+    let (_, said) = run(0.05, "ms");
+    let high = "20000 requests/s came, over a hundred times the ";
+    assert!(said.contains(high) && said.contains("with columns.unit = \"s\" it would be 20.0 requests/s"), "{said}");
+}
+
+#[test]
 fn a_log_of_another_tool_is_run_by_the_names_of_its_columns() {
     let text = crate::support::EXPERIMENT.replace("requests = 200\n", "");
     let text = text.replace("lengths = { fixed = { prompt = 128, output = 64 } }\n", "");

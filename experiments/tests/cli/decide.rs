@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// policy.
 fn decide(state: &Value, more: &[&str]) -> Vec<Value> {
     let place = Place::new();
-    let output = place.foretoken().args(["decide", "-"]).args(more).write_stdin(state.to_string()).output().unwrap();
+    let output = place.reading(&[&["decide", "-"], more].concat(), &state.to_string());
     assert!(output.status.success(), "{state}\n{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -358,7 +358,7 @@ fn the_helps_example_is_a_state() {
 fn a_bad_state_is_refused_at_its_field() {
     let place = Place::new();
     let refused = |text: &str, part: &str| {
-        let output = place.foretoken().args(["decide", "-"]).write_stdin(text).output().unwrap();
+        let output = place.reading(&["decide", "-"], text);
         // The message may be wrapped, so it is compared without line breaks.
         let error = String::from_utf8(output.stderr).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(output.status.code(), Some(2), "{text}\n{error}");

@@ -59,7 +59,7 @@ fn look_at(browser: &mut Browser, name: &str, page: &Path, axe: Option<&str>, fa
 }
 
 /// A script that returns the rules of axe-core that the page breaks, each with the first three elements that break it.
-const AXE: &str = "axe.run().then((found) => found.violations.map((rule) =>
+const AXE: &str = "axe.run_drawn().then((found) => found.violations.map((rule) =>
     `axe ${rule.id}: ${rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(' | ')}`))";
 
 /// Runs commands in the folder of `place`. They must exit with 0, or with 3 for a negative verdict.
@@ -227,7 +227,7 @@ fn every_kind_of_page_can_be_read_on_a_desk_a_phone_and_paper() {
 fn folded_parts_are_open_while_a_page_is_printed() {
     let Some(mut browser) = Browser::start() else { return };
     let place = Place::new();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     browser.open(&place.path("out/report/index.html"), "");
     let folded = "document.querySelectorAll('details:not([open])').length";
     let before = browser.evaluate(folded).as_u64().unwrap();

@@ -72,7 +72,21 @@ fn the_explorers_numbers_equal_the_librarys() {
 /// Hardware for which the explorer's page has no controls, so only an experiment can state it: staircases (cost models
 /// that pad passes to the next measured size), and rooflines with further settings. The page of a run of such an
 /// experiment must show it.
-const HARDWARE: [(&str, &str, &str); 3] = [
+const HARDWARE: [(&str, &str, &str); 5] = [
+    (
+        "floors of kernels",
+        "target = { roofline = { gpu = \"h200\", model = \"qwen3-30b-a3b\", tensor_parallel = 4, expert_parallel = true, \
+         floors = true } }",
+        "draft = { roofline = { gpu = { memory_bytes = 8e10, bandwidth_bytes_s = 3e12, bf16_flops = 9e14 }, \
+         model = \"qwen3-0.6b\", floors = true } }",
+    ),
+    (
+        "floors of kernels, with some shares given",
+        "target = { roofline = { gpu = \"b200\", model = \"deepseek-v3\", tensor_parallel = 8, floors = true, \
+         bandwidth_efficiency = 0.7, all_reduce_s = 2e-5, parallel_efficiency = 0.95 } }",
+        "draft = { roofline = { gpu = \"b200\", model = \"deepseek-v3-mtp\", tensor_parallel = 8, floors = true, \
+         compute_efficiency = 0.5, pass_overhead_s = 1e-5, layer_overhead_s = 2e-6 } }",
+    ),
     (
         "staircase",
         "target = { staircase = { steps = [[1, 0.011], [8, 0.0105], [16, 0.012], [32, 0.0121], [256, 0.02]], \
@@ -103,7 +117,7 @@ fn staircases_and_every_setting_of_a_roofline_are_the_librarys() {
         let old = experiment.split_once("target").unwrap().1.split_once("noise_cv").unwrap().0;
         let text = experiment.replace(&format!("target{old}"), &costs).replace("requests = 200", "requests = 20");
         let place = Place::holding(&text.replace("adaspec-scale = 1.0", "tpot_s = 0.05"));
-        place.run("out", &[]);
+        place.run_drawn("out", &[]);
         let hardware: toml::Table = costs.parse().unwrap();
         let read = |key: &str| spec(serde_json::to_value(&hardware[key]).unwrap());
         let page = place.path("out/report/explore.html");
@@ -196,4 +210,33 @@ fn a_profile_gives_the_host_time_and_the_reading_of_context() {
     assert_ne!(point("#reads=once"), Some(usual));
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(text.contains("a warning of the calibration"));
+}
+
+/// The page of a calibration, and that of its experiment, open with the acceptance that was observed, and name the
+/// length that `recommend` names.
+#[test]
+fn the_page_of_a_calibration_agrees_with_recommend() {
+    let Some(calibration) = calibrated() else { return };
+    let mut recommend = calibration.foretoken();
+    let advice = recommend.args(["recommend", "cal", "-o", "advice", "--format", "json"]).output().unwrap();
+    assert!(advice.status.success(), "{}", String::from_utf8_lossy(&advice.stderr));
+    let advice: Value = serde_json::from_slice(&advice.stdout).unwrap();
+    let length = advice["single"]["longest"].as_u64().unwrap();
+    let found: Value =
+        serde_json::from_slice(&std::fs::read(calibration.path("cal/calibration.json")).unwrap()).unwrap();
+    let first = found["acceptance"][0]["rate"].as_f64().unwrap();
+    let [profile, experiment] =
+        ["cal/profile.toml", "cal/experiment.toml"].map(|name| calibration.path(name).display().to_string());
+    for given in [&["--profile", &profile][..], &[&experiment]] {
+        let (_place, page) = explorer(given);
+        let opened = open(&page, "").unwrap();
+        silent(&opened);
+        assert_eq!(attribute_of(&opened.dom, "best_length", "data-value"), length.to_string(), "{given:?}");
+        let headline = text_of(&opened.dom, "headline");
+        assert!(headline.starts_with(&format!("Drafting {length} token")), "{given:?}: {headline}");
+        let text = std::fs::read_to_string(&page).unwrap();
+        let rates = text.split_once("acc=by-depth&rates=").unwrap().1;
+        let opens: f64 = rates.split([',', '&']).next().unwrap().parse().unwrap();
+        assert!((opens - first).abs() < 1e-3, "{given:?} opens with {opens}, and {first} was observed");
+    }
 }

@@ -68,12 +68,13 @@ fn a_target_with_zero_cost_is_reported() {
     crate::pages::sound("a target without a cost", &opened.dom);
 }
 
-/// The page opens with the hardware of the experiment `x.toml` and with its acceptance, a constant rate of 0.7.
+/// The page opens with the hardware of the experiment `x.toml` and with its acceptance, a constant rate of 0.7, and the
+/// context and batch size of plain decoding.
 #[test]
 fn an_experiment_can_be_explored_without_a_run() {
     let (_place, page) = explorer(&["x.toml"]);
     let text = std::fs::read_to_string(page).unwrap();
-    assert!(text.contains("hardware of the run small") && text.contains("\"opens\":\"a=0.7\""));
+    assert!(text.contains("hardware of the run small") && text.contains("\"opens\":\"a=0.7&c=160&n=3\""));
     let error = Place::new().fails(&["explore", "x.toml", "--profile", "p.toml"], 2);
     assert!(error.contains("cannot be used with"), "{error}");
 }

@@ -41,7 +41,7 @@ fn steps_of(folder: &Path, batch: u32) -> Vec<Vec<StepRecord>> {
 fn runs_as_said(page: &Path, hash: &str, batch: u32, tolerance: f64) -> Option<()> {
     let first = checked(page, &[hash])?;
     let place = Place::holding(first[0]["toml"].as_str().unwrap());
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     let cells = steps_of(&place.path("out"), batch);
     let [plain, drafting] = &cells[..] else { panic!("{hash}: {} cells", cells.len()) };
     let context = |steps: &[StepRecord]| {
@@ -123,7 +123,7 @@ fn requests_a_second_become_the_batch_size_of_a_run() {
         .replace("num_gpu_blocks = ", "num_gpu_blocks = 100")
         .replace("requests = 40", "requests = 4000");
     let place = Place::holding(&toml);
-    let report: Value = serde_json::from_str(&place.run("out", &["--no-figures", "--format", "json"])).unwrap();
+    let report: Value = serde_json::from_str(&place.run_drawn("out", &["--no-figures", "--format", "json"])).unwrap();
     let rows = report["variants"][0]["policies"].as_array().unwrap();
     for (row, key) in rows.iter().zip(["settled_plain", "settled"]) {
         let in_system = 5.0 * row["e2e_mean_s"]["mean"].as_f64().unwrap_or_else(|| panic!("{row:#}"));

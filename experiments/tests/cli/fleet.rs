@@ -46,7 +46,7 @@ fn foretoken(place: &Place, args: &[&str]) -> Output {
 
 /// Runs the experiment with the setting `set`. Returns the report as JSON.
 fn report(place: &Place, out: &str, set: &str) -> Value {
-    serde_json::from_str(&place.run(out, &["--no-figures", "--format", "json", "--set", set])).unwrap()
+    serde_json::from_str(&place.run_drawn(out, &["--no-figures", "--format", "json", "--set", set])).unwrap()
 }
 
 /// The mean over seeds of the number `name` of a policy in a report.
@@ -65,10 +65,10 @@ fn bytes(place: &Place, out: &str) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn a_fleet_of_one_has_the_bytes_of_an_engine() {
     let place = Place::holding(EXPERIMENT);
-    let alone = place.run("alone", &["--no-figures"]);
+    let alone = place.run_drawn("alone", &["--no-figures"]);
     for router in ["round-robin", "dynamo-kv", "llm-d-slo"] {
         let set = format!("fleet={{ replicas = 1, router = \"{router}\" }}");
-        let one = place.run(router, &["--no-figures", "--set", &set]);
+        let one = place.run_drawn(router, &["--no-figures", "--set", &set]);
         assert_eq!(alone, one, "{router}");
         assert_eq!(bytes(&place, "alone"), bytes(&place, router), "{router}");
         assert!(!place.path(&format!("{router}/replicas.parquet")).exists());
@@ -111,7 +111,7 @@ const LINK: &str =
 fn report_of(place: &Place, out: &str, sets: &[&str]) -> Value {
     let sets = sets.iter().flat_map(|set| ["--set", set]);
     let args: Vec<&str> = ["--no-figures", "--format", "json"].into_iter().chain(sets).collect();
-    serde_json::from_str(&place.run(out, &args)).unwrap()
+    serde_json::from_str(&place.run_drawn(out, &args)).unwrap()
 }
 
 /// A fleet with prefill replicas has other latencies than a fleet without. If the rule for splitting never splits, the
@@ -346,4 +346,40 @@ fn each_swept_price_prices_its_own_fleets() {
         assert_eq!(fleet["price_gpu_hour"].as_f64(), Some(price));
         assert_eq!(fleet["cost_hour"].as_f64().unwrap(), price * fleet["replicas"].as_f64().unwrap());
     }
+}
+
+/// A roofline counts no host time. With that of a measured server, as many replicas with drafting answer later than
+/// without: the text, the page and JSON name both answers.
+#[test]
+fn a_fleet_that_host_time_turns_round_says_so() {
+    let text = EXPERIMENT
+        .replace("{ linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }", &roofline("vicuna-7b"))
+        .replace("{ linear = { alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 } }", &roofline("vicuna-68m"))
+        .replace("num_gpu_blocks = 4000\nmax_num_seqs = 16", "max_num_seqs = 128")
+        .replace("seeds = [1, 2]", "seeds = [1]")
+        .replace("rate = 30.0", "rate = 40.0")
+        .replace("prompt = 64, output = 32", "prompt = 256, output = 128")
+        .replace("requests = 400", "requests = 600")
+        .replace("ttft_s = 0.3\ntpot_s = 0.05", "ttft_s = 0.5\ntpot_s = 0.04");
+    let place = Place::holding(&(text + "[fleet]\nrouter = \"round-robin\"\nprice_gpu_hour = 2.0\n"));
+    let done = foretoken(&place, &["fleet", "x.toml", "-o", "out"]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let text = String::from_utf8(done.stdout).unwrap();
+    let json: Value = serde_json::from_slice(&std::fs::read(place.path("out/fleet.json")).unwrap()).unwrap();
+    let host = &json["host"][0];
+    assert_eq!((&host["turns"], &host["policy"]), (&true.into(), &"fixed-3".into()), "{text}");
+    assert_eq!(host["drafting"]["replicas"], host["plain"]["replicas"], "{host}");
+    assert!(host["drafting"]["e2e_mean_s"].as_f64() > host["plain"]["e2e_mean_s"].as_f64(), "{host}");
+    let page = std::fs::read_to_string(place.path("out/fleet.html")).unwrap();
+    for shown in [&text, &page] {
+        assert!(shown.contains("Depends on your host: calibrate. Without host time "), "{shown}");
+        assert!(shown.contains("With the host time of a measured server (SGLang, EAGLE-3"), "{shown}");
+    }
+    let set = "engine.step_overhead_s=0.001";
+    let counted = foretoken(&place, &["fleet", "x.toml", "-o", "counted", "--no-figures", "--set", set]);
+    assert!(counted.status.success() && !String::from_utf8(counted.stdout).unwrap().contains("host time"));
+}
+
+fn roofline(model: &str) -> String {
+    format!("{{ roofline = {{ gpu = \"a100-80g\", model = \"{model}\" }} }}")
 }

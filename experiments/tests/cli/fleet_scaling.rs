@@ -41,9 +41,9 @@ fn scaling(rule: &str, more: &str) -> String {
 #[test]
 fn a_fixed_rule_gives_the_bytes_of_a_fleet_without_scaling() {
     let place = Place::holding(EXPERIMENT);
-    place.run("plain", &["--no-figures"]);
+    place.run_drawn("plain", &["--no-figures"]);
     let set = scaling("fixed", "");
-    place.run("fixed", &["--no-figures", "--set", &set]);
+    place.run_drawn("fixed", &["--no-figures", "--set", &set]);
     for name in ["summary", "requests", "positions", "series", "lengths", "calibration", "replicas", "replica_series"] {
         let read = |out: &str| std::fs::read(place.path(&format!("{out}/{name}.parquet"))).unwrap();
         assert!(read("plain") == read("fixed"), "{name}");
@@ -60,7 +60,7 @@ fn the_report_has_the_costs() {
     for rule in ["llm-d", "dynamo-planner", "fixed"] {
         let set = scaling(rule, "");
         let args = ["--no-figures", "--format", "json", "--set", &set];
-        let report: Value = serde_json::from_str(&place.run(rule, &args)).unwrap();
+        let report: Value = serde_json::from_str(&place.run_drawn(rule, &args)).unwrap();
         for policy in report["variants"][0]["policies"].as_array().unwrap() {
             let mean = |name: &str| policy["scaled"][name]["mean"].as_f64().unwrap();
             let parts = mean("booting_gpu_hours") + mean("serving_gpu_hours") + mean("draining_gpu_hours");
@@ -71,7 +71,7 @@ fn the_report_has_the_costs() {
             assert!(mean("most_replicas") >= 2.0);
         }
     }
-    let text = place.run("text", &["--no-figures", "--set", &scaling("llm-d", "")]);
+    let text = place.run_drawn("text", &["--no-figures", "--set", &scaling("llm-d", "")]);
     assert!(text.contains("GPU") && text.contains("misses") && text.contains("1 to 6 replicas by llm-d"), "{text}");
 }
 

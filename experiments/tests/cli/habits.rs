@@ -78,7 +78,7 @@ fn stage(decide_help: &str) -> Place {
     let (_, state) = decide_help.split_once('{').expect("the help of decide shows a state");
     let (state, _) = state.split_once("\n\n").unwrap();
     std::fs::write(place.path("state.json"), format!("{{{state}")).unwrap();
-    place.run("results/kept", &["--no-figures"]);
+    place.run_drawn("results/kept", &["--no-figures"]);
     place
 }
 

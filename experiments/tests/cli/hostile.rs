@@ -191,7 +191,7 @@ fn a_pipe_is_read_like_the_file() {
     // compared.
     let without =
         |text: String| text.lines().enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| format!("{line}\n")).collect();
-    let file: String = without(place.run("out", &["--no-figures"]));
+    let file: String = without(place.run_drawn("out", &["--no-figures"]));
     let set = "--set 'workload.arrivals.trace.path=\"/dev/stdin\"'";
     assert_eq!(without(shell(&format!("cat t.csv | {bin} run x.toml -o piped --no-figures {set}"))), file);
     let set = format!("--set 'workload.arrivals.trace.path=\"{}\"'", place.path("t.csv").display());
@@ -332,7 +332,7 @@ fn messages_about_long_input_stay_short() {
 #[test]
 fn a_small_address_space_suffices_and_gives_a_warning() {
     let place = Place::new();
-    let printed = place.run("whole", &[]);
+    let printed = place.run_drawn("whole", &[]);
     for mib in [150, 200, 260] {
         let script = format!(
             "ulimit -v {}; exec {} run x.toml -o out-{mib} --threads 8",
@@ -360,5 +360,5 @@ fn there_are_no_more_threads_than_cells() {
     );
     let output = Command::new("sh").arg("-c").arg(script).current_dir(place.path("")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), place.run("plain", &["--no-figures"]));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), place.run_drawn("plain", &["--no-figures"]));
 }

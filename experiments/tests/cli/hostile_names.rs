@@ -70,7 +70,7 @@ fn runs_nothing(page: &Path) {
 #[test]
 fn a_run_with_hostile_names_gives_pages_that_run_nothing() {
     let place = hostile_run();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("&lt;script&gt;document.title"), "the names are on the page");
     runs_nothing(&place.path("out/report/index.html"));

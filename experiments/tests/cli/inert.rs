@@ -91,7 +91,7 @@ fn settings_with_an_effect_are_not_reported() {
 fn the_check_of_settings_changes_no_other_result() {
     let place = Place::holding(IDLE);
     let results = |out: &str, more: &[&str]| {
-        place.run(out, more);
+        place.run_whole(out, more);
         let mut files = bytes_of(&place.path(out));
         for name in ["report.json", "report/index.html", "manifest.json"] {
             assert!(files.remove(name).is_some(), "{name}");
@@ -111,8 +111,8 @@ fn the_check_of_settings_changes_no_other_result() {
 #[test]
 fn settings_without_effect_do_not_depend_on_threads() {
     let place = Place::holding(IDLE);
-    place.run("one", &["--threads", "1"]);
-    place.run("many", &["--threads", "4"]);
+    place.run_drawn("one", &["--threads", "1"]);
+    place.run_drawn("many", &["--threads", "4"]);
     assert!(bytes_of(&place.path("one")) == bytes_of(&place.path("many")));
 }
 

@@ -35,8 +35,8 @@ fn finished_cells(out: &Path) -> usize {
 
 /// Resumes the run in `out`. Its results must equal the results of an undisturbed run, byte for byte.
 pub fn resumes_to_the_same_bytes(place: &Place) {
-    let resumed = place.run("out", &["--resume"]);
-    let whole = place.run("whole", &[]);
+    let resumed = place.run_drawn("out", &["--resume"]);
+    let whole = place.run_drawn("whole", &[]);
     assert_eq!(resumed, whole);
     let (resumed, whole) = (bytes_of(&place.path("out")), bytes_of(&place.path("whole")));
     assert_eq!(resumed.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());

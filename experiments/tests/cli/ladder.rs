@@ -43,6 +43,8 @@ fn the_rungs_sum_to_the_loss_and_a_fixed_length_has_nothing_to_correct() {
     }
     let page = std::fs::read_to_string(place.path("out/ladder.html")).unwrap();
     assert!(page.contains("<svg") && !page.contains("NaN"));
+    let again = place.foretoken().args(["ladder", "x.toml", "-o", "out", "--overwrite"]).output().unwrap();
+    assert!(again.status.success(), "its own folder is replaced: {}", String::from_utf8_lossy(&again.stderr));
 }
 
 /// The wrapper `true-cost` gives a policy the true costs. A policy with a wrong belief about costs, inside this
@@ -101,4 +103,19 @@ fn what_has_no_ladder_is_refused() {
     refused("constant = { rate = 0.7 }", "recorded = {}", &["has outcomes and no law", "a law that was fitted"]);
     let given = "{ fixed = { k = 3 } }, { adaspec = {} }, ";
     refused(given, "", &["no policy of the experiment can climb a ladder"]);
+}
+
+/// A scenario of the arena needs an oracle among its policies; the ladder adds one itself.
+#[test]
+fn a_scenario_with_other_policies_needs_no_oracle() {
+    let text = small().replacen(
+        "[slo]\nadaspec-scale = 1.0",
+        "[slo]\ntpot_s = 0.1\n\n[arena]\nset = \"tuning\"\nabout = \"a test\"",
+        1,
+    );
+    let place = Place::holding(&text);
+    let set = "policies=[{ fixed = { k = 2 } }]";
+    let output = place.foretoken().args(["ladder", "x.toml", "-o", "out", "--set", set]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("fixed-2"));
 }

@@ -5,7 +5,7 @@ use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::{Value, json};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 pub const EXPERIMENT: &str = r#"name = "seen"
@@ -97,8 +97,8 @@ fn an_unreachable_server_is_reported() {
 #[test]
 fn tls_is_checked_against_the_name() {
     let place = Place::holding(EXPERIMENT);
-    let server = Stub::start_tls("localhost", |r| aside(r, "").unwrap_or_else(|| speculating(r).reply(r)));
-    std::fs::write(place.path("ca.pem"), server.certificate.as_ref().unwrap()).unwrap();
+    let server = Stub::start_tls(|r| aside(r, "").unwrap_or_else(|| speculating(r).reply(r)));
+    std::fs::write(place.path("ca.pem"), server.certificate.unwrap()).unwrap();
     let out = observe(&place, &server.url("localhost"), &[]);
     assert!(out.status.code() == Some(1) && stderr(&out).contains("certificate"), "{}", stderr(&out));
     let out = observe(&place, &server.url("127.0.0.1"), &["--ca", "ca.pem"]);
@@ -406,21 +406,52 @@ fn calibrations_without_enough_data_are_refused_with_a_reason() {
     }
 }
 
-/// Each value of a sweep is a separate run on the same server. An interrupted sweep can be resumed.
+/// Each value of a sweep is a separate run on the same server. An interrupted sweep can be resumed. No prompt is sent
+/// twice, neither by the warm-ups nor by another run, because a server may keep the KV of earlier prompts.
 #[test]
 fn loads_are_swept_and_resumed() {
     let place = Place::holding(EXPERIMENT);
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let kept = asked.clone();
     let server = stub(move |r| {
-        count.fetch_add(1, Ordering::Relaxed);
+        kept.lock().unwrap().push(r.body["prompt"].to_string());
         speculating(r).reply(r)
     });
     let sets = ["--set", "workload.arrivals.closed-loop={ sweep = [1, 2] }"];
     let out = observe(&place, &server.url("127.0.0.1"), &sets);
     assert!(out.status.success(), "{}", stderr(&out));
-    assert_eq!(asked.load(Ordering::Relaxed), 2 * (10 + 1));
+    let mut prompts = asked.lock().unwrap().clone();
+    assert_eq!(prompts.len(), 2 * (10 + 1));
+    prompts.sort();
+    prompts.dedup();
+    assert_eq!(prompts.len(), 2 * (10 + 1), "every prompt is new to the server");
     assert!(place.path("out/recordings/v1-s0.obs").exists());
     let variants = summary(&place)["variants"].as_array().map(Vec::len);
     assert_eq!(variants, Some(2));
+}
+
+/// The share of the prompts that the server had in its cache is a number of the run, and is named.
+#[test]
+fn cached_prompts_are_counted() {
+    let place = Place::holding(EXPERIMENT);
+    // Of ten prompts of 12 tokens, every second prompt has 9 tokens in the cache. vLLM leaves out a count of 0.
+    let server = stub(|r| {
+        let Reply::Events(mut events) = speculating(r).reply(r) else { panic!("a completion is a stream of events") };
+        let usage = events.len() - 2;
+        if r.nth % 2 == 1 {
+            let mut last: Value = serde_json::from_str(&events[usage].1).unwrap();
+            last["usage"]["prompt_tokens_details"] = json!({ "cached_tokens": 9 });
+            events[usage].1 = last.to_string();
+        }
+        Reply::Events(events)
+    });
+    let out = observe(&place, &server.url("127.0.0.1"), &[]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert_eq!(observed(&place)["cells"][0]["cached_prompt_share"], 5.0 * 9.0 / (10.0 * 12.0));
+    let said = "38 % of prompt tokens were found in a warm prefix cache (usage.prompt_tokens_details.cached_tokens)";
+    assert!(stderr(&out).contains(said), "{}", stderr(&out));
+    let none = Place::holding(EXPERIMENT);
+    let out = observe(&none, &stub(|r| speculating(r).reply(r)).url("127.0.0.1"), &[]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert_eq!(observed(&none)["cells"][0]["cached_prompt_share"], Value::Null);
 }

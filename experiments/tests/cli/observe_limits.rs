@@ -39,6 +39,27 @@ fn bodies_without_end_are_cut_off() {
     assert!(stderr(&out).contains("the answer has more than 1.0 MiB for 8 tokens"), "{}", stderr(&out));
 }
 
+/// What a server says about itself is clipped where it is long, and named where it cannot be.
+#[test]
+fn odd_facts_of_a_server_are_clipped_and_named() {
+    let text = |body: String| Reply::Text(200, vec![], body);
+    let place = Place::holding(EXPERIMENT);
+    let long = json!({ "version": "9".repeat(1_000_000) }).to_string();
+    let out = observe(&place, &but("/version", text(long)).url("127.0.0.1"), &[]);
+    assert!(out.status.success() && stderr(&out).len() < 5000, "{} characters", stderr(&out).len());
+    for (given, said) in
+        [("-5", "max_model_len is -5, no number"), ("1e30", "max_model_len is 1e30"), ("0", "is 0, no")]
+    {
+        let models = format!("{{\"data\": [{{\"id\": \"m\", \"max_model_len\": {given}}}]}}");
+        let place = Place::holding(EXPERIMENT);
+        let out = observe(&place, &but("/v1/models", text(models)).url("127.0.0.1"), &[]);
+        assert!(out.status.success() && stderr(&out).contains(said), "{given}: {}", stderr(&out));
+    }
+    let models = "{\"data\": [{\"id\": \"m\", \"max_model_len\": null}]}".to_owned();
+    let out = observe(&Place::holding(EXPERIMENT), &but("/v1/models", text(models)).url("127.0.0.1"), &[]);
+    assert!(out.status.success() && !stderr(&out).contains("max_model_len"), "{}", stderr(&out));
+}
+
 #[test]
 fn wrong_arguments_are_refused_before_the_first_request() {
     let place = Place::holding(EXPERIMENT);

@@ -101,7 +101,7 @@ fn pages_of_measured_hardware_and_of_a_sweep_have_no_nan() {
     }
     let page = check(&place, "profiled/report/index.html", "");
     check(&place, "profiled/report/explore.html", &link(&page));
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     let page = check(&place, "out/report/index.html", "");
     assert!(page.contains("Setting by setting"), "the matrix of a sweep");
     check(&place, "out/report/explore.html", &link(&page));

@@ -8,7 +8,7 @@ use std::io::Read;
 
 fn ran() -> Place {
     let place = Place::new();
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     place
 }
 
@@ -105,7 +105,7 @@ fn check_arrows(trace: &Value) {
 fn a_timeline_is_valid_and_has_everything() {
     // The engine runs few requests at a time, so that some requests wait.
     let place = Place::holding(&EXPERIMENT.replace("[8, 64]", "[3, 64]"));
-    place.run("out", &["--no-figures", "--set", "engine.draft_at=\"step-start\""]);
+    place.run_drawn("out", &["--no-figures", "--set", "engine.draft_at=\"step-start\""]);
     let (trace, said) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
     check(&trace);
     assert_eq!(said, "timeline of fixed-3, engine.max_num_seqs = 3, seed 2 (others: --policy, --seed, --sweep)\n");
@@ -139,7 +139,7 @@ fn drafts_behind_a_step_have_a_row_of_their_own() {
     for (runner, overlaps) in [("v2", true), ("v1", false)] {
         let place = Place::holding(EXPERIMENT);
         let runner = format!("engine.runner=\"{runner}\"");
-        place.run("out", &["--no-figures", "--set", &runner, "--set", "engine.async_scheduling=false"]);
+        place.run_drawn("out", &["--no-figures", "--set", &runner, "--set", "engine.async_scheduling=false"]);
         let (trace, _) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
         check(&trace);
         let row = |name: &str| -> Vec<(i128, i128)> {
@@ -190,7 +190,7 @@ fn files_are_written_whole_and_packed_when_their_name_says_so() {
 #[test]
 fn timelines_that_cannot_be_made_are_refused_with_a_reason() {
     let place = Place::holding(&EXPERIMENT.replace("steps = true", "steps = false"));
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     let fails = |more: &[&str]| {
         let args: Vec<&str> = ["export", "perfetto"].iter().chain(more).copied().collect();
         place.fails(&args, 2)
@@ -226,7 +226,7 @@ fn processes(trace: &Value) -> Vec<&str> {
 fn of_fleet(sets: &[&str]) -> Value {
     let place = Place::holding(&EXPERIMENT.replace("[8, 64]", "[3, 64]"));
     let sets = sets.iter().flat_map(|set| ["--set", set]);
-    place.run("out", &["--no-figures"].into_iter().chain(sets).collect::<Vec<_>>());
+    place.run_drawn("out", &["--no-figures"].into_iter().chain(sets).collect::<Vec<_>>());
     let (trace, _) = export(&place, &["--policy", "fixed-3", "--seed", "1"]);
     check(&trace);
     trace

@@ -5,7 +5,7 @@ use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
 fn json(place: &Place, out: &str, more: &[&str]) -> Value {
-    let text = place.run(out, &[&["--format", "json", "--no-figures", "--set", "seeds=[1]"], more].concat());
+    let text = place.run_drawn(out, &[&["--format", "json", "--no-figures", "--set", "seeds=[1]"], more].concat());
     serde_json::from_str(&text).unwrap()
 }
 
@@ -59,7 +59,7 @@ fn regret_adds_the_oracle_once() {
     let place = Place::holding(&EXPERIMENT.replace(", { oracle-goodput = {} }", ""));
     let document = json(&place, "out", &["--regret"]);
     assert!(mean(&document, "adaspec", "regret_to_oracle_goodput") > 0.0);
-    let text = place.run("table", &["--regret", "--no-figures", "--wide"]);
+    let text = place.run_drawn("table", &["--regret", "--no-figures", "--wide"]);
     assert!(text.contains("regret: mean E2E over that of oracle-goodput"), "{text}");
     let document = json(&Place::new(), "out", &["--regret"]);
     let policies = document["variants"][0]["policies"].as_array().unwrap();
@@ -180,7 +180,7 @@ fn sglangs_settings_are_imported_and_exported() {
     assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
 }
 
-/// This test is about the command's output and exit codes. `policies/tests/new_policy.rs` tests that the written policy
+/// This test is about the command's output and exit codes. `tests/tests/copies/new_policy.rs` tests that the written policy
 /// compiles.
 #[test]
 fn a_new_policy_is_written_completely_or_not_at_all() {

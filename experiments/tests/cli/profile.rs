@@ -113,7 +113,7 @@ fn a_profile_gives_truth_and_belief() {
 #[test]
 fn a_profiles_digest_is_recorded_and_resolved_experiments_run() {
     let place = place(&profile(straight).to_toml());
-    let first = place.run("out", &[]);
+    let first = place.run_drawn("out", &[]);
     let manifest = |out: &str| -> serde_json::Value {
         serde_json::from_slice(&std::fs::read(place.path(out).join("manifest.json")).unwrap()).unwrap()
     };
@@ -256,7 +256,7 @@ fn a_pair_is_measured_drawn_and_used() {
         assert!(std::fs::read_to_string(place.path(figure)).unwrap().starts_with("<svg"), "{figure}");
     }
     std::fs::write(place.path("x.toml"), EXPERIMENT).unwrap();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     let output = profiles(&place, &["q.toml", "--quick", "--time-budget", "0.5", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((json["device"]["kind"].as_str(), json["target"]["model"]["name"].as_str()), (Some("cpu"), Some("m")));

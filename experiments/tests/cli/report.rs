@@ -15,7 +15,7 @@ fn report(place: &Place, args: &[&str]) -> (String, String) {
 #[test]
 fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
     let place = Place::new();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     let first = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     for part in [
         "<h1>small</h1>",
@@ -40,7 +40,7 @@ fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
 fn the_page_has_notes_and_a_link_to_the_explorer() {
     let place = Place::new();
     let target = "hardware.target={ roofline = { gpu = 'a100-80g', model = 'vicuna-7b' } }";
-    place.run("out", &["--set", target, "--set", "engine.max_num_seqs=8"]);
+    place.run_drawn("out", &["--set", target, "--set", "engine.max_num_seqs=8"]);
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(
         page.contains("<li>adaspec: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
@@ -68,13 +68,13 @@ fn the_traces_need_not_be_there_any_more() {
 #[test]
 fn without_figures_there_is_no_page_until_it_is_asked_for() {
     let place = Place::new();
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     assert!(!place.path("out/report").exists());
     report(&place, &["out"]);
     // If a complete run has no page, it gets one when it is resumed.
     let before = bytes_of(&place.path("out"));
     std::fs::remove_dir_all(place.path("out/report")).unwrap();
-    place.run("out", &["--resume"]);
+    place.run_drawn("out", &["--resume"]);
     assert!(before == bytes_of(&place.path("out")));
 }
 
@@ -91,15 +91,15 @@ fn a_partial_run_gets_a_partial_page_that_says_so() {
     }
     assert!(page.contains("<table>"));
     assert!(before == bytes_of(&place.path("out/cells")), "the cells are what --resume goes on from");
-    place.run("out", &["--resume"]);
+    place.run_drawn("out", &["--resume"]);
     assert!(!std::fs::read_to_string(place.path("out/report/index.html")).unwrap().contains("did not end"));
 }
 
 #[test]
 fn a_baseline_gives_paired_differences() {
     let place = Place::new();
-    place.run("before", &["--no-figures"]);
-    place.run("after", &["--no-figures", "--set", "engine.block_size=32", "--set", "seeds=[2, 3]"]);
+    place.run_drawn("before", &["--no-figures"]);
+    place.run_drawn("after", &["--no-figures", "--set", "engine.block_size=32", "--set", "seeds=[2, 3]"]);
     let (page, stderr) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
     assert!(stderr.contains("engine.block_size is 32 here and was 16. "), "{stderr}");
     assert!(stderr.contains("No mean end-to-end latency changed."), "{stderr}");
@@ -117,7 +117,7 @@ fn a_baseline_gives_paired_differences() {
     let (page, stderr) = report(&place, &["before", "--baseline", "before", "-o", "same"]);
     assert!(stderr.contains("the settings are the same. No mean end-to-end latency changed."), "{stderr}");
     assert!(page.contains("The settings of the two experiments are the same.") && page.contains(">0.0 [0.0, 0.0]<"));
-    place.run("other", &["--no-figures", "--set", "workload.arrivals.poisson.rate=8.0"]);
+    place.run_drawn("other", &["--no-figures", "--set", "workload.arrivals.poisson.rate=8.0"]);
     let (page, _) = report(&place, &["other", "--baseline", "before", "-o", "both"]);
     assert!(
         page.contains("not their requests or random draws: the experiments differ in workload.arrivals.poisson.rate"),
@@ -128,9 +128,9 @@ fn a_baseline_gives_paired_differences() {
 #[test]
 fn folders_that_do_not_pair_say_why() {
     let place = Place::new();
-    place.run("a", &["--no-figures"]);
-    place.run("b", &["--no-figures", "--set", "seeds=[7]"]);
-    place.run("c", &["--no-figures", "--set", "engine.max_num_seqs=8"]);
+    place.run_drawn("a", &["--no-figures"]);
+    place.run_drawn("b", &["--no-figures", "--set", "seeds=[7]"]);
+    place.run_drawn("c", &["--no-figures", "--set", "engine.max_num_seqs=8"]);
     let error = place.fails(&["report", "a", "--baseline", "b"], 2);
     assert!(error.contains("no run in common") && error.contains("the seed 7 is only there"), "{error}");
     let error = place.fails(&["report", "a", "--baseline", "c"], 2);
@@ -153,7 +153,7 @@ fn folders_without_results_are_refused() {
 #[test]
 fn missing_or_changed_files_are_named() {
     let place = Place::new();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     let names =
         ["summary", "requests", "series", "lengths", "positions", "calibration"].map(|n| format!("{n}.parquet"));
     for name in names.iter().map(String::as_str).chain(["experiment.toml", "report.json"]) {
@@ -192,7 +192,7 @@ fn missing_or_changed_files_are_named() {
 #[test]
 fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
     let place = Place::new();
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     let good = std::fs::read_to_string(place.path("out/manifest.json")).unwrap();
     let readers: [&[&str]; 4] = [
         &["run", "x.toml", "-o", "out", "--resume"],
@@ -250,7 +250,7 @@ fn only_finished_cells_of_an_unfinished_run_are_read() {
 #[test]
 fn pages_of_other_programs_are_not_replaced() {
     let place = Place::new();
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     std::fs::create_dir(place.path("site")).unwrap();
     std::fs::write(place.path("site/index.html"), "mine").unwrap();
     let error = place.fails(&["report", "out", "-o", "site"], 2);
@@ -265,7 +265,7 @@ fn pages_of_other_programs_are_not_replaced() {
 fn open_shows_the_newest_page_of_a_folder() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     std::fs::create_dir(place.path("bin")).unwrap();
     let (opener, shown) = (place.path("bin/xdg-open"), place.path("shown"));
     std::fs::write(&opener, format!("#!/bin/sh\necho \"$1\" > {0}.part && mv {0}.part {0}\n", shown.display()))
@@ -322,7 +322,7 @@ fn no_folder_of_this_machine_is_on_what_travels() {
     let trace = |more: &str| format!("{{ trace = {{ path = \"{}\"{more} }} }}", log.display());
     let arrivals =
         format!("workload={{ arrivals = {{ sweep = [{}, {}] }} }}", trace(""), trace(", max_prompt_len = 100"));
-    place.run("out", &["--set", &arrivals, "--set", "seeds=[1, 2]"]);
+    place.run_drawn("out", &["--set", &arrivals, "--set", "seeds=[1, 2]"]);
     report(&place, &["out", "-o", "page"]);
     let paper = place.foretoken().args(["report", "out", "--paper", "paper"]).output().unwrap();
     assert!(paper.status.success(), "{}", String::from_utf8_lossy(&paper.stderr));
@@ -339,7 +339,7 @@ fn no_folder_of_this_machine_is_on_what_travels() {
 #[test]
 fn a_label_names_the_swept_setting() {
     let place = Place::new();
-    place.run("out", &["--set", "engine.max_num_seqs={ sweep = [8, 64], label = \"seats\" }"]);
+    place.run_drawn("out", &["--set", "engine.max_num_seqs={ sweep = [8, 64], label = \"seats\" }"]);
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("seats = 8") && !page.contains("most running requests"), "the label and not our words");
     let config = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
@@ -351,7 +351,7 @@ fn a_label_names_the_swept_setting() {
 #[test]
 fn a_paper_gets_columns_captions_and_numbers() {
     let place = Place::new();
-    place.run("out", &[]);
+    place.run_drawn("out", &[]);
     let output = place.foretoken().args(["report", "out", "--paper", "paper"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read = |name: &str| std::fs::read_to_string(place.path("paper").join(name)).unwrap();
@@ -382,8 +382,8 @@ fn a_paper_gets_columns_captions_and_numbers() {
 #[test]
 fn an_overview_links_to_the_pages_of_a_folder() {
     let place = Place::new();
-    place.run("all/one", &[]);
-    place.run("all/two", &["--set", "seeds=[1]"]);
+    place.run_drawn("all/one", &[]);
+    place.run_drawn("all/two", &["--set", "seeds=[1]"]);
     let (page, _) = report(&place, &["all", "--index"]);
     for part in ["one&#x2f;report&#x2f;index.html", "two (small)", "2 seeds", "Run "] {
         assert!(page.contains(part), "{part} is missing in {page}");

@@ -5,8 +5,8 @@ use crate::support::{Place, bytes_of};
 #[test]
 fn thread_count_changes_no_byte() {
     let place = Place::new();
-    let one = place.run("one", &["--threads", "1"]);
-    let two = place.run("two", &["--threads", "2"]);
+    let one = place.run_drawn("one", &["--threads", "1"]);
+    let two = place.run_drawn("two", &["--threads", "2"]);
     assert_eq!(one, two);
     let (one, two) = (bytes_of(&place.path("one")), bytes_of(&place.path("two")));
     assert_eq!(one.keys().collect::<Vec<_>>(), two.keys().collect::<Vec<_>>());
@@ -23,9 +23,14 @@ fn thread_count_changes_no_byte() {
 #[test]
 fn the_table_states_source_seeds_and_intervals() {
     let text = Place::new().run("out", &[]);
-    for part in
-        ["simulated", "seeds 1 2", "95 % interval", "engine.max_num_seqs = 8, 200 requests a seed", "SLO TPOT <="]
-    {
+    for part in [
+        "simulated",
+        "seeds 1 2",
+        "95 % interval",
+        "engine.max_num_seqs = 8, 200 requests a seed",
+        " requests/s, ",
+        " output tokens/s, SLO TPOT <=",
+    ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     for policy in ["fixed-1", "fixed-3", "adaspec", "oracle-goodput"] {
@@ -74,9 +79,9 @@ fn one_seed_has_no_interval_and_says_so() {
 #[test]
 fn the_resolved_experiment_gives_the_same_results() {
     let place = Place::new();
-    place.run("out", &["--set", "engine.block_size=32"]);
+    place.run_drawn("out", &["--set", "engine.block_size=32"]);
     std::fs::copy(place.path("out/experiment.toml"), place.path("x.toml")).unwrap();
-    place.run("again", &[]);
+    place.run_drawn("again", &[]);
     assert!(bytes_of(&place.path("out")) == bytes_of(&place.path("again")));
 }
 
@@ -95,11 +100,11 @@ fn set_may_sweep_and_default_folder_is_named_by_digest() {
 #[test]
 fn a_complete_folder_is_not_run_again() {
     let place = Place::new();
-    let first = place.run("out", &[]);
+    let first = place.run_drawn("out", &[]);
     let before = bytes_of(&place.path("out"));
-    assert_eq!(place.run("out", &["--resume"]), first);
+    assert_eq!(place.run_drawn("out", &["--resume"]), first);
     assert!(before == bytes_of(&place.path("out")));
-    assert_eq!(place.run("out", &["--overwrite"]), first);
+    assert_eq!(place.run_drawn("out", &["--overwrite"]), first);
     assert!(before == bytes_of(&place.path("out")));
 }
 
@@ -145,7 +150,7 @@ fn the_legend_gives_the_pool_of_each_variant() {
 #[test]
 fn options_that_a_complete_folder_cannot_serve_are_reported() {
     let place = Place::new();
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     let output = place.foretoken().args(["run", "x.toml", "-o", "out", "--resume", "--show-implied"]).output().unwrap();
     let notes = String::from_utf8(output.stderr).unwrap();
     assert!(notes.contains("run without figures") && notes.contains("lacks the implied run"), "{notes}");
@@ -188,7 +193,7 @@ fn every_kind_of_part_runs() {
     ];
     for (i, part) in parts.iter().enumerate() {
         let small = ["--no-figures", "--set", "seeds=[1]", "--set", "workload.requests=30", "--set", part];
-        let text = place.run(&format!("out{i}"), &small);
+        let text = place.run_drawn(&format!("out{i}"), &small);
         assert!(text.contains("fixed-3") && text.contains("30 requests"), "{part}\n{text}");
     }
 }
@@ -215,7 +220,7 @@ fn milliseconds(row: &str, column: usize) -> f64 {
 #[test]
 fn why_splits_the_difference_to_plain_decoding() {
     let place = Place::new();
-    let text = place.run("out", &["--why", "--no-figures"]);
+    let text = place.run_drawn("out", &["--why", "--no-figures"]);
     let (table, why) = text.split_once("\nWhy: ").unwrap();
     assert!(table.contains("speedup") && why.contains("engine.max_num_seqs = 8"), "{text}");
     let rows: Vec<&str> = why.lines().filter(|l| l.starts_with(" fixed-") || l.starts_with(" adaspec")).collect();
@@ -233,7 +238,7 @@ fn why_splits_the_difference_to_plain_decoding() {
     assert!(why.contains(" than plain decoding, mostly because of "), "{why}");
     // A resumed run prints the same `--why` table from the stored results. `report.json` has the parts without
     // rounding.
-    let again = place.run("out", &["--why", "--no-figures", "--resume"]);
+    let again = place.run_drawn("out", &["--why", "--no-figures", "--resume"]);
     assert_eq!(again.split_once("\nWhy: ").unwrap().1, why);
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(place.path("out/report.json")).unwrap()).unwrap();

@@ -168,6 +168,17 @@ fn completions_and_chats_are_answered_as_vllm_does() {
         (&"stop".into(), &"de".into())
     );
 
+    // A token that the client wants as an end counts, and its text is not shown. A field that is null is absent.
+    let ended = server.json(
+        "/v1/completions",
+        r#"{"prompt": "hello", "max_tokens": 20, "stop_token_ids": [101], "ignore_eos": true, "stream": null, "echo": null,
+            "return_token_ids": true}"#,
+    );
+    let choice = &ended["choices"][0];
+    assert_eq!((&choice["text"], &choice["finish_reason"]), (&"abcd".into(), &"stop".into()));
+    assert_eq!((&choice["stop_reason"], &choice["token_ids"][4]), (&101.into(), &101.into()));
+    assert_eq!((&ended["usage"]["completion_tokens"], &choice["token_ids"][5]), (&5.into(), &Value::Null));
+
     let (status, stream) = server.ask("/v1/chat/completions", r#"{"messages": [{"role": "user", "content": "x"}], "stream": true,
         "max_tokens": 20, "ignore_eos": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true}}"#);
     assert!(status == 200 && stream.ends_with("data: [DONE]\n\n"), "{stream}");
@@ -197,14 +208,14 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     assert_eq!(again["usage"]["prompt_tokens_details"]["cached_tokens"], 144, "{again}");
     assert_eq!(server.metric("vllm:prefix_cache_hits_total", ""), 144.0);
     assert_eq!(server.metric("vllm:request_success_total", "\"length\""), 4.0);
-    assert_eq!(server.metric("vllm:request_success_total", "\"stop\""), 2.0);
+    assert_eq!(server.metric("vllm:request_success_total", "\"stop\""), 3.0);
     let drafts = server.metric("vllm:spec_decode_num_drafts_total", "");
     assert!(drafts > 0.0 && server.metric("vllm:spec_decode_num_draft_tokens_total", "") == 3.0 * drafts);
-    assert!(server.end().contains("served 6 requests, "));
+    assert!(server.end().contains("served 7 requests, "));
 
     let log = std::fs::read_to_string(place.path("server.log")).unwrap();
     let steps: Vec<LoggedStep> = log.lines().map(|line| LoggedStep::read(line).unwrap().unwrap()).collect();
-    assert_eq!(steps.iter().map(|step| step.context_requests).sum::<u32>(), 6);
+    assert_eq!(steps.iter().map(|step| step.context_requests).sum::<u32>(), 7);
     assert!(steps.iter().map(|step| step.iteration).eq(0..steps.len() as u64));
     // A step of one request that verifies three draft tokens. It takes 6 ms, plus 0.04 ms for each of 4 tokens, plus
     // 0.6 ms for each of three draft passes.
@@ -223,6 +234,9 @@ fn what_cannot_be_served_is_refused_and_clients_may_leave() {
         ("/v1/completions", long.as_str(), 400, "maximum context length is 1024 tokens"),
         ("/v1/completions", "{\"prompt\": ", 400, "EOF"),
         ("/v1/completions", r#"{"prompt": "x", "n": 4}"#, 400, "n is not simulated"),
+        ("/v1/completions", r#"{"prompt": "x", "tool_choice": "required"}"#, 400, "tool_choice is not simulated"),
+        ("/v1/completions", r#"{"prompt": "x", "response_format": {"type": "json_object"}}"#, 400, "response_format"),
+        ("/v1/completions", r#"{"prompt": "x", "stream": "yes"}"#, 400, "stream: invalid type"),
         ("/v1/embeddings", "{}", 404, ""),
     ] {
         let (is, text) = server.ask(path, body);
@@ -281,8 +295,7 @@ fn settings_that_no_server_has_are_refused() {
         (&["--step-log", "missing/server.log", "--port", "0"], "--step-log"),
         (&["--bytes-per-token", "0"], "0 is not in 1..=64"),
     ] {
-        let out =
-            place.foretoken().args(["serve", "x.toml"]).args(more).timeout(Duration::from_secs(20)).output().unwrap();
+        let out = place.soon(&[&["serve", "x.toml"], more].concat());
         let error = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(!out.status.success() && error.contains(said), "{more:?}: {error}");
     }

@@ -81,7 +81,7 @@ fn half_written_files_are_removed_on_ctrl_c() {
     assert_eq!(partial_files(&place.path("")), Vec::<PathBuf>::new());
     assert!(!place.path("big.jsonl").exists());
 
-    place.run("out", &["--no-figures"]);
+    place.run_drawn("out", &["--no-figures"]);
     // The timeline is first written to a temporary file beside its final name. Here a pipe stands in for this file. The
     // test opens the pipe and reads nothing, so the command waits while it writes.
     pipe(&place, "t.json.partial");
@@ -109,8 +109,8 @@ fn a_run_interrupted_while_writing_tables_is_resumed() {
     assert!(error.contains("what was finished is kept") && error.contains("--resume"), "{error}");
     assert_eq!(partial_files(&place.path("out")), Vec::<PathBuf>::new());
     assert!(!place.path("out/requests.parquet").exists());
-    let resumed = place.run("out", &["--resume", "--no-figures"]);
-    assert_eq!(resumed, place.run("whole", &["--no-figures"]));
+    let resumed = place.run_drawn("out", &["--resume", "--no-figures"]);
+    assert_eq!(resumed, place.run_drawn("whole", &["--no-figures"]));
     let (resumed, whole) = (bytes_of(&place.path("out")), bytes_of(&place.path("whole")));
     assert!(resumed.keys().eq(whole.keys()), "{:?}", resumed.keys());
     resumed.iter().for_each(|(name, bytes)| assert!(bytes == &whole[name], "{name} differs"));

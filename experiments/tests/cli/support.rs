@@ -1,8 +1,10 @@
 //! A small experiment in a folder of its own, and functions that run the program in this folder.
 
-use assert_cmd::Command;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A fast experiment with every feature of a results folder: a sweep, several seeds, an SLO, steps, figures.
 pub const EXPERIMENT: &str = r#"name = "small"
@@ -71,8 +73,42 @@ impl Place {
         command
     }
 
-    /// Runs `foretoken run x.toml -o OUT` with the arguments `more`, which must succeed. Returns stdout.
+    /// Runs a command that reads `text` on its standard input.
+    pub fn reading(&self, args: &[&str], text: &str) -> Output {
+        let path = self.path("standard-input");
+        std::fs::write(&path, text).unwrap();
+        self.foretoken().args(args).stdin(File::open(path).unwrap()).output().unwrap()
+    }
+
+    /// Runs a command that must end within 20 seconds.
+    pub fn soon(&self, args: &[&str]) -> Output {
+        let mut child =
+            self.foretoken().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a program");
+        let start = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if start.elapsed() > Duration::from_secs(20) {
+                child.kill().unwrap();
+                panic!("{args:?} does not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.wait_with_output().unwrap()
+    }
+
+    /// Runs `foretoken run x.toml -o OUT` with the arguments `more`, which must succeed, without figures, page and trial
+    /// runs of settings. Returns stdout.
     pub fn run(&self, out: &str, more: &[&str]) -> String {
+        self.run_drawn(out, &[&["--no-figures"], more].concat())
+    }
+
+    /// As [`Place::run`], with figures and page.
+    pub fn run_drawn(&self, out: &str, more: &[&str]) -> String {
+        self.run_whole(out, &[&["--check-settings", "never"], more].concat())
+    }
+
+    /// Runs `foretoken run x.toml -o OUT` with the arguments `more`, which must succeed, as users do: with figures, page
+    /// and trial runs of settings. Returns stdout.
+    pub fn run_whole(&self, out: &str, more: &[&str]) -> String {
         let output = self.foretoken().args(["run", "x.toml", "-o", out]).args(more).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()

@@ -21,6 +21,12 @@ pub(super) fn positive(key: &'static str, value: f64) -> Checked {
     if fine { Ok(()) } else { Err((key, format!("{value} is not a number above 0"))) }
 }
 
+/// Refuses a number that is not from 1 to `most`.
+pub(super) fn at_most(key: &'static str, value: u32, most: u32) -> Checked {
+    let fine = (1..=most).contains(&value);
+    if fine { Ok(()) } else { Err((key, format!("{value} is not a number from 1 to {most}"))) }
+}
+
 /// Refuses a value that is not a finite number of at least 0.
 pub(super) fn not_negative(key: &'static str, value: f64) -> Checked {
     let fine = value >= 0.0 && value.is_finite();

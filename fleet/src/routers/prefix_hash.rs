@@ -25,9 +25,12 @@ pub struct PrefixHash {
     /// A replica may always have this number of requests in flight above the mean over replicas, even if `load_factor`
     /// allows fewer.
     pub balance_abs_threshold: u32,
-    /// Number of points of each replica on the hash ring, at least 1. More points spread prefixes more evenly.
+    /// Number of points of each replica on the hash ring, 1 to 10,000. More points spread prefixes more evenly.
     pub virtual_nodes: u32,
 }
+
+/// Most points of a replica on the ring. More make prefixes no more even, and all points are kept in memory.
+const MOST_NODES: u32 = 10_000;
 
 impl Default for PrefixHash {
     fn default() -> PrefixHash {
@@ -59,7 +62,7 @@ impl RouterDefinition for PrefixHash {
     fn check(&self) -> Result<(), (&'static str, String)> {
         checks::positive("prefix_token_count", self.prefix_token_count.into())?;
         checks::positive("load_factor", self.load_factor)?;
-        checks::positive("virtual_nodes", self.virtual_nodes.into())
+        checks::at_most("virtual_nodes", self.virtual_nodes, MOST_NODES)
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {

@@ -78,7 +78,7 @@ impl RouterDefinition for SmgCacheAware {
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {
-        let every = Time::from_s(self.eviction_interval_s);
+        let every = Time::from_s(self.eviction_interval_s).max(Time(1));
         let scorer = Scorer::new(ExpectedWait::default(), context.seed, context.replicas);
         let (tree, holders) = (PrefixTree::default(), Vec::new());
         Box::new(CacheAware { settings: self.clone(), tree, scorer, every, next_cut: every, holders })
@@ -98,9 +98,11 @@ struct CacheAware {
 
 impl Router for CacheAware {
     fn route(&mut self, request: &Asked, replicas: &[Seen]) -> usize {
-        while self.next_cut <= request.now {
+        if self.next_cut <= request.now {
+            // Nothing was sent since the last request, so evictions after the first have nothing to evict.
             self.tree.cut(self.settings.max_tree_size.into());
-            self.next_cut += self.every;
+            let missed = (request.now - self.next_cut).0 / self.every.0;
+            self.next_cut += Time(self.every.0.saturating_mul(missed.saturating_add(1)));
         }
         let blocks = self.tree.longest(prefixes(request), &mut self.holders);
         let share = (blocks * request.prefix_block) as f32 / request.prompt_len.max(1) as f32;

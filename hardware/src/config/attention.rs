@@ -18,7 +18,11 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
     if let Some(kv_rank) = fields.size_of(&["kv_lora_rank"])? {
         // Files with latent attention have these keys, but the model does not use their values (`head_dim` is 64 in
         // GLM-5 and 192 in GLM-5.2). Reading the keys here prevents warnings that they are unknown.
-        let _ = ["num_key_value_heads", "head_dim", "qk_head_dim"].map(|key| fields.get(key));
+        let _ = ["num_key_value_heads", "head_dim", "qk_head_dim"].map(|key| fields.given(key));
+        if family.warning.is_some() {
+            // The family's warning names these keys.
+            let _ = ["index_kpool", "hc_mult"].map(|key| fields.given(key));
+        }
         let heads = fields.size("num_attention_heads")?;
         let dim = |key: &str| fields.size(key);
         let selection = match fields.size_of(&["index_n_heads"])? {
@@ -32,7 +36,7 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
             heads,
             query_rank: fields.size_of(&["q_lora_rank"])?,
             kv_rank,
-            rope_dim: dim("qk_rope_head_dim")?,
+            rope_dim: fields.count("qk_rope_head_dim")?.map_or_else(|| dim("qk_rope_head_dim"), Ok)?,
             nope_dim: dim("qk_nope_head_dim")?,
             value_dim: dim("v_head_dim")?,
             gated: fields.flag("mla_use_output_gate")?.unwrap_or(false),
@@ -46,6 +50,11 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
         Heads::Alike | Heads::DeepseekV4 => ALIKE,
         Heads::MiMo => Names { value_dim: Some("v_head_dim"), ..ALIKE },
         Heads::Gemma4 if fields.flag("attention_k_eq_v")?.unwrap_or(false) => {
+            if !fields.has("num_global_key_value_heads") {
+                let why =
+                    "missing; the layers without a window have KV heads of their own (null: as many as the others)";
+                return Err(fields.bad("num_global_key_value_heads", why));
+            }
             let kv_heads = &["num_global_key_value_heads", "num_key_value_heads"];
             Names { kv_heads, head_dim: &["global_head_dim"], values_from_keys: true, ..ALIKE }
         }

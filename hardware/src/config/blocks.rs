@@ -16,7 +16,7 @@ pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>
     let Some((key, layers)) = listed(fields, family, ["hybrid_override_pattern", "layers_block_type"])? else {
         return Ok(None);
     };
-    if let Some(count) = fields.size_of(&["num_hidden_layers"])?
+    if let Some(count) = fields.layers()?
         && count as usize != layers.len()
     {
         let why = format!("says {count}, and {key} has {} layers", layers.len());
@@ -26,13 +26,25 @@ pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>
 }
 
 /// Reads the layers of the MTP module, each as a group with one layer. The result is `None` if the file does not list
-/// these layers by letters or names.
+/// its layers by letters or names.
 ///
 /// # Errors
 /// A letter or a name is not known, or a key that a listed layer needs is missing or out of range.
 pub fn mtp_layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>>, BadConfig> {
-    let found = listed(fields, family, ["mtp_hybrid_override_pattern", "mtp_layers_block_type"])?;
-    Ok(found.map(|(_, layers)| layers))
+    let key = "mtp_layers_block_type";
+    let found = listed(fields, family, ["mtp_hybrid_override_pattern", key])?.map(|(_, layers)| layers);
+    if found.is_some() || !["hybrid_override_pattern", "layers_block_type"].iter().any(|key| fields.has(key)) {
+        return Ok(found);
+    }
+    // transformers' NemotronHConfig gives a module these layers in a file that does not list them.
+    match fields.count("num_nextn_predict_layers")?.unwrap_or(0) {
+        0 => Ok(None),
+        _ => ["attention", "moe"]
+            .into_iter()
+            .map(|kind| one(fields, family, key, kind))
+            .collect::<Result<_, _>>()
+            .map(Some),
+    }
 }
 
 /// Reads a list of layers. Returns the key of the list and the layers. The list is at the key `letters` (a string with

@@ -52,6 +52,12 @@ pub struct Family {
     pub output_gate: bool,
     /// Which keys of the file give the number and size of a layer's heads.
     pub heads: Heads,
+    /// Whether `intermediate_size` is the width of an expert.
+    pub wide_experts: bool,
+    /// Every n-th layer attends, and the others keep a recurrent state, in a file that does not say so.
+    pub attends_every: Option<u32>,
+    /// Keys that a file must have, because no class of transformers has a default for them. `a|b`: one of both.
+    pub needs: &'static [&'static str],
     /// A warning that says what is not modelled in this family, in one sentence.
     pub warning: Option<&'static str>,
 }
@@ -64,33 +70,63 @@ const LLAMA: Family = Family {
     gated: true,
     output_gate: false,
     heads: Heads::Alike,
+    wide_experts: false,
+    attends_every: None,
+    needs: &[],
     warning: None,
 };
 
 const V4_KV: &str =
     "KV is counted in 16 bits a number; vLLM's fp8_ds_mla takes 584 bytes for 512 numbers: kv_bits = 9.125";
 
+/// GLM-5.3-Flash (transformers' `Glm5NextTextConfig`): residual streams of `hc_mult` times the hidden size, and an
+/// indexer whose keys stand for `index_kpool` tokens each.
+const HYPER: &str =
+    "residual streams (hc_mult) are not modelled, and the indexer's keys are counted one a token (index_kpool)";
+
 #[rustfmt::skip]
-const FAMILIES: [Family; 18] = [
-    Family { names: &["llama", "mistral", "qwen2", "qwen3", "internlm2", "internlm3", "yi", "granite", "olmo2", "olmo3", "ernie4_5", "seed_oss", "exaone4", "smollm3", "mimo", "qwen3_vl"], ..LLAMA },
+static FAMILIES: [Family; 24] = [
+    Family { names: &["llama", "mistral", "qwen2", "qwen3", "internlm2", "internlm3", "yi", "granite", "olmo2", "olmo3", "ernie4_5", "seed_oss", "exaone4", "smollm3", "qwen3_vl"], ..LLAMA },
+    Family { names: &["mimo"], needs: &["num_key_value_heads"], ..LLAMA },
     Family { names: &["mistral3", "mistral4", "ministral3", "ministral"], ..LLAMA },
     Family { names: &["phi3"], ..LLAMA },
     Family { names: &["glm", "glm4", "chatglm"], ..LLAMA },
     Family { names: &["gemma2"], tied: true, windows: Windows::EveryOther, ..LLAMA },
     Family { names: &["gemma", "gemma3", "gemma3_text"], tied: true, windows: Windows::AllBut(6), ..LLAMA },
     Family { names: &["gemma4", "gemma4_text"], tied: true, windows: Windows::AllBut(6), heads: Heads::Gemma4, ..LLAMA },
-    Family { names: &["mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe", "phimoe", "granitemoe", "olmoe", "ernie4_5_moe", "hunyuan_v1_moe"], ..LLAMA },
-    Family { names: &["minimax_m2", "minimax", "minimax_m3", "minimax_m3_vl"], ..LLAMA },
-    Family { names: &["glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_2", "kimi_k2", "kimi_k25", "kimi_vl"], ..LLAMA },
+    Family { names: &["qwen2_moe", "qwen3_moe", "qwen3_vl_moe", "ernie4_5_moe"], ..LLAMA },
+    Family { names: &["mixtral", "phimoe", "granitemoe", "olmoe", "hunyuan_v1_moe"], wide_experts: true, ..LLAMA },
+    Family { names: &["minimax_m2", "minimax"], wide_experts: true, ..LLAMA },
+    Family { names: &["minimax_m3", "minimax_m3_vl"], wide_experts: true, needs: &["dense_intermediate_size", "head_dim", "num_key_value_heads", "num_local_experts", "sparse_attention_config"], ..LLAMA },
+    Family { names: &["glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v3_2"], ..LLAMA },
+    Family { names: &["kimi_k2", "kimi_k25", "kimi_vl"], needs: &["kv_lora_rank", "q_lora_rank", "n_routed_experts", "n_shared_experts", "first_k_dense_replace"], ..LLAMA },
     Family { names: &["deepseek_v4", "deepseek_ref"], windows: Windows::Never, heads: Heads::DeepseekV4, warning: Some(V4_KV), ..LLAMA },
-    Family { names: &["mimo_v2_flash"], heads: Heads::MiMo, ..LLAMA },
-    Family { names: &["gpt_oss"], windows: Windows::EveryOther, ..LLAMA },
-    Family { names: &["llama4", "llama4_text"], windows: Windows::AllBut(4), ..LLAMA },
-    Family { names: &["qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_6", "qwen3_6_moe"], output_gate: true, windows: Windows::Never, ..LLAMA },
-    Family { names: &["kimi_linear", "kimi_k3"], windows: Windows::Never, ..LLAMA },
-    Family { names: &["nemotron_h"], gated: false, windows: Windows::Never, ..LLAMA },
+    Family { names: &["mimo_v2_flash"], heads: Heads::MiMo, needs: &["hybrid_layer_pattern|layer_types", "moe_layer_freq|mlp_layer_types", "swa_num_key_value_heads"], ..LLAMA },
+    Family { names: &["gpt_oss"], wide_experts: true, windows: Windows::EveryOther, ..LLAMA },
+    Family { names: &["llama4", "llama4_text"], wide_experts: true, windows: Windows::AllBut(4), ..LLAMA },
+    Family { names: &["qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_6", "qwen3_6_moe"], output_gate: true, windows: Windows::Never, attends_every: Some(4), ..LLAMA },
+    Family { names: &["kimi_linear"], windows: Windows::Never, needs: &["linear_attn_config", "first_k_dense_replace"], ..LLAMA },
+    Family { names: &["kimi_k3"], windows: Windows::Never, needs: &["linear_attn_config", "first_k_dense_replace", "num_experts", "num_experts_per_token", "num_shared_experts", "q_lora_rank", "mla_use_output_gate", "routed_expert_hidden_size"], ..LLAMA },
+    Family { names: &["glm5_next", "glm5_next_text"], windows: Windows::Never, attends_every: Some(4), warning: Some(HYPER), ..LLAMA },
+    Family { names: &["nemotron_h"], gated: false, windows: Windows::Never, needs: &["hybrid_override_pattern|layers_block_type"], ..LLAMA },
     Family { names: &["nemotron"], gated: false, windows: Windows::Never, ..LLAMA },
 ];
+
+/// The family of a class, by the part of its name before `For` (`Qwen3Moe`); `None` if no family has this name.
+pub fn of_class(class: &str) -> Option<&'static Family> {
+    let class = class.to_lowercase();
+    FAMILIES.iter().find(|f| f.names.iter().any(|name| name.replace('_', "") == class))
+}
+
+/// Checks that the decoder's object has the keys that the family needs, null included.
+///
+/// # Errors
+/// A key is missing. The error names it.
+pub fn check_needs(family: &Family, fields: &Fields) -> Result<(), BadConfig> {
+    let lacks = |need: &&&str| need.split('|').all(|key| !fields.has(key));
+    let missing = family.needs.iter().find(lacks).map(|need| need.split('|').next().unwrap_or(need));
+    missing.map_or(Ok(()), |key| Err(fields.bad(key, "missing; this family's files have it, and it has no default")))
+}
 
 /// The family that a file's `model_type` names.
 ///

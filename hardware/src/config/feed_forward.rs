@@ -24,8 +24,10 @@ pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec
 /// # Errors
 /// The width is missing or is not a whole number of at least 1.
 pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig> {
-    let keys = ["intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size"];
-    let intermediate = fields.size_of(&keys)?;
+    let intermediate = match fields.size_of(&["intermediate_size_mlp", "dense_intermediate_size"])? {
+        Some(width) => Some(width),
+        None => fields.size_of(&["intermediate_size", "ffn_hidden_size"])?,
+    };
     let intermediate = intermediate.ok_or_else(|| fields.bad("intermediate_size", "missing; the shape needs it"))?;
     Ok(FeedForward::Dense { intermediate, gated: family.gated })
 }
@@ -59,7 +61,10 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
     if active > total {
         return Err(fields.bad("num_experts_per_tok", format!("{active} of {total} experts cannot be active")));
     }
-    let intermediate = fields.size_of(&["moe_intermediate_size", "expert_intermediate_size", "intermediate_size"])?;
+    let intermediate = match fields.size_of(&["moe_intermediate_size", "expert_intermediate_size"])? {
+        None if family.wide_experts => fields.size_of(&["intermediate_size"])?,
+        width => width,
+    };
     let intermediate =
         intermediate.ok_or_else(|| fields.bad("moe_intermediate_size", "missing; the width of an expert"))?;
     Ok(Some(FeedForward::Experts {
@@ -82,10 +87,11 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
         fields.count("n_shared_experts")?;
         return Ok(fields.count(key)?.unwrap_or(0));
     }
-    let mut number = None;
-    for key in ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"] {
-        number = number.or(fields.count(key)?);
-    }
+    let keys = ["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
+    let number = match fields.first(&keys) {
+        Some((key, _)) => fields.count(key)?,
+        None => None,
+    };
     if fields.flag("enable_moe_block")? == Some(true) {
         // Gemma 4 has a dense block beside the experts of each layer.
         return fields.size("intermediate_size");
@@ -93,7 +99,8 @@ fn shared(fields: &Fields, expert: u32) -> Result<u32, BadConfig> {
     // Llama 4 always has one shared expert, as wide as a routed expert. Only Llama 4's files have
     // `intermediate_size_mlp`.
     let always = fields.get("intermediate_size_mlp").is_some();
-    Ok(number.unwrap_or(u32::from(always)) * expert)
+    let number = number.unwrap_or(u32::from(always));
+    number.checked_mul(expert).ok_or_else(|| fields.bad("n_shared_experts", format!("{number} are too many")))
 }
 
 /// One flag for each layer, read from the layer's type in the list `mlp_layer_types`: 1 if the layer has experts, 0 if

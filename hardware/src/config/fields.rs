@@ -7,6 +7,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+/// The most layers that a file may have. The largest published model has 126.
+const MOST_LAYERS: u32 = 10_000;
+/// The largest number that a file may give for a size, so that sums of sizes fit into 32 bits.
+const MOST: u32 = 1 << 30;
+
 /// A JSON object of the `config.json`: the whole file or a nested object. All objects of a file share the list of keys
 /// that were read.
 #[derive(Clone)]
@@ -16,6 +21,12 @@ pub struct Fields<'a> {
     /// nested object, for example `text_config.`.
     path: String,
     read: Rc<RefCell<BTreeSet<String>>>,
+    /// The nested objects that were opened: path and object.
+    opened: Rc<RefCell<Vec<(String, &'a Map<String, Value>)>>>,
+    /// The defaults of the family's configuration class, for keys that the object does not have.
+    defaults: Option<&'static Map<String, Value>>,
+    /// The defaults that were taken: key and value.
+    taken: Rc<RefCell<BTreeSet<(String, String)>>>,
 }
 
 impl<'a> Fields<'a> {
@@ -28,7 +39,14 @@ impl<'a> Fields<'a> {
             key: "the file".into(),
             why: "a config.json is a JSON object, { \"model_type\": .. }".into(),
         })?;
-        Ok(Fields { table, path: String::new(), read: Rc::default() })
+        Ok(Fields {
+            table,
+            path: String::new(),
+            read: Rc::default(),
+            opened: Rc::default(),
+            defaults: None,
+            taken: Rc::default(),
+        })
     }
 
     /// The error that `key` of this JSON object has a wrong value; `why` says what is wrong.
@@ -36,16 +54,69 @@ impl<'a> Fields<'a> {
         BadConfig { key: format!("{}{key}", self.path), why: why.into() }
     }
 
-    /// The value at `key`; `None` if the value is null or the key is missing. Records that the key was read.
+    /// The object with `defaults` for keys that the file does not have.
+    pub fn with_defaults(mut self, defaults: Option<&'static Map<String, Value>>) -> Fields<'a> {
+        self.defaults = defaults;
+        self
+    }
+
+    /// The value at `key` in the file, or else the default of the family's configuration class. `None` if the value is
+    /// null or there is none. Records that the key was read.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
+        match self.table.get(key) {
+            Some(_) => self.given(key),
+            None => {
+                let value = self.defaults?.get(key)?;
+                self.taken.borrow_mut().insert((format!("{}{key}", self.path), value.to_string()));
+                Some(value)
+            }
+        }
+    }
+
+    /// The keys that the file does not have and whose defaults were taken, with the defaults.
+    pub fn taken(&self) -> Vec<(String, String)> {
+        self.taken.borrow().iter().cloned().collect()
+    }
+
+    /// The value at `key` in the file itself; `None` if the value is null or the key is missing. Records that the key
+    /// was read.
+    pub fn given(&self, key: &str) -> Option<&'a Value> {
         self.read.borrow_mut().insert(format!("{}{key}", self.path));
         self.table.get(key).filter(|v| !v.is_null())
+    }
+
+    /// Whether the file has the key, also with a null.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// The keys of this object.
+    pub fn keys(&self) -> Vec<String> {
+        self.table.keys().cloned().collect()
+    }
+
+    /// Whether the two objects are equal.
+    pub fn is_same(&self, other: &Fields) -> bool {
+        self.table == other.table
+    }
+
+    /// Records that `key` and all keys below it were read: another key says the same.
+    pub fn pass_over(&self, key: &str) {
+        self.given(key);
+        let path = format!("{}{key}.", self.path);
+        self.opened.borrow_mut().retain(|(opened, _)| !opened.starts_with(&path));
+    }
+
+    /// Records that all keys of this object were read: another object says the same.
+    pub fn pass_over_all(&self) {
+        self.opened.borrow_mut().retain(|(opened, _)| !opened.starts_with(&self.path));
     }
 
     /// The first of `keys` that this JSON object has with a value other than null, and this value; `None` if there is
     /// none.
     pub fn first<'k>(&self, keys: &[&'k str]) -> Option<(&'k str, &'a Value)> {
-        keys.iter().filter_map(|key| self.get(key).map(|value| (*key, value))).next()
+        let in_file = keys.iter().find_map(|key| self.given(key).map(|value| (*key, value)));
+        in_file.or_else(|| keys.iter().find_map(|key| self.get(key).map(|value| (*key, value))))
     }
 
     /// The nested JSON object at `key`; `None` if the key is missing.
@@ -56,7 +127,11 @@ impl<'a> Fields<'a> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Object(table)) => {
-                Ok(Some(Fields { table, path: format!("{}{key}.", self.path), read: self.read.clone() }))
+                let path = format!("{}{key}.", self.path);
+                if self.opened.borrow().iter().all(|(opened, _)| *opened != path) {
+                    self.opened.borrow_mut().push((path.clone(), table));
+                }
+                Ok(Some(Fields { table, path, defaults: None, ..self.clone() }))
             }
             Some(_) => Err(self.bad(key, "expected a table")),
         }
@@ -78,8 +153,24 @@ impl<'a> Fields<'a> {
     pub fn size_of(&self, keys: &[&str]) -> Result<Option<u32>, BadConfig> {
         let Some((key, value)) = self.first(keys) else { return Ok(None) };
         match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
-            Some(n) if n > 0 => Ok(Some(n)),
+            Some(n) if n > 0 && n <= MOST => Ok(Some(n)),
+            Some(n) if n > 0 => Err(self.bad(key, format!("{value} is over {MOST}, the largest size"))),
             _ => Err(self.bad(key, format!("{value} is not a whole number of at least 1"))),
+        }
+    }
+
+    /// The number of layers (`num_hidden_layers` and its other names); `None` without such a key.
+    ///
+    /// # Errors
+    /// The value is not a whole number from 1 to [`MOST_LAYERS`].
+    pub fn layers(&self) -> Result<Option<u32>, BadConfig> {
+        let keys = ["num_hidden_layers", "num_layers", "n_layer"];
+        match self.size_of(&keys)? {
+            Some(layers) if layers > MOST_LAYERS => {
+                let key = self.first(&keys).map_or(keys[0], |(key, _)| key);
+                Err(self.bad(key, format!("{layers} layers are more than {MOST_LAYERS}, which no model has")))
+            }
+            layers => Ok(layers),
         }
     }
 
@@ -133,19 +224,22 @@ impl<'a> Fields<'a> {
         list.map(Some).ok_or_else(|| self.bad(key, "expected a list of texts"))
     }
 
-    /// Paths of the keys that no function has read and that may change the time of a pass: the keys of this JSON object
-    /// and of the object `whole`.
-    pub fn unread(&self, whole: &Fields) -> Vec<String> {
+    /// Paths of the keys that no function has read and that may change the time of a pass: the keys of the file and of
+    /// every object in it that was opened.
+    pub fn unread(&self, whole: &Fields<'a>) -> Vec<String> {
         let read = self.read.borrow();
-        let left = |fields: &Fields| {
-            let keys = fields.table.iter().filter(|(key, value)| !value.is_null() && !is_harmless(key));
-            let paths = keys.map(|(key, _)| format!("{}{key}", fields.path));
-            paths.filter(|path| !read.contains(path)).collect::<Vec<_>>()
-        };
-        let mut keys = left(self);
-        if self.path != whole.path {
-            keys.extend(left(whole));
+        let opened = self.opened.borrow();
+        let first = [(self.path.clone(), self.table), (whole.path.clone(), whole.table)];
+        let mut seen = BTreeSet::new();
+        let mut unread = Vec::new();
+        for (path, table) in first.iter().chain(opened.iter()) {
+            if !seen.insert(path.clone()) {
+                continue;
+            }
+            let keys = table.iter().filter(|(key, value)| !value.is_null() && !is_harmless(key));
+            let paths = keys.map(|(key, _)| format!("{path}{key}"));
+            unread.extend(paths.filter(|path| !read.contains(path)));
         }
-        keys
+        unread
     }
 }

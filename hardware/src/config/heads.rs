@@ -10,13 +10,13 @@ use crate::models::{Attention, LayerGroup, ModelShape};
 /// several tokens in one pass. The key is inside the object `dflash_config` if the file has this object, else at the
 /// top level. A matrix joins the target's hidden states of the listed layers. The drafter uses the target's output head
 /// and embedding.
-fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
+fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<bool, BadConfig> {
     let table = fields.table("dflash_config")?;
     let joined = match &table {
         Some(table) => table.numbers("target_layer_ids")?,
         None => fields.numbers("target_layer_ids")?,
     };
-    let Some(joined) = joined else { return Ok(()) };
+    let Some(joined) = joined else { return Ok(false) };
     let hidden = f64::from(shape.hidden);
     shape.tied = true;
     shape.joining_parameters = joined.len() as f64 * hidden * hidden;
@@ -28,25 +28,53 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> 
     }
     fields.count("block_size")?;
     fields.count("num_target_layers")?;
-    Ok(())
+    Ok(true)
+}
+
+/// The object with the layers of a drafter of Speculators (`transformer_layer_config`); `None` for other files.
+///
+/// # Errors
+/// The kind of drafter is not known, or the object is missing.
+pub fn speculator<'a>(whole: &Fields<'a>) -> Result<Option<Fields<'a>>, BadConfig> {
+    let key = "speculators_model_type";
+    match whole.text(key)? {
+        None => Ok(None),
+        Some("eagle3" | "dflash") => match whole.table("transformer_layer_config")? {
+            Some(layers) => Ok(Some(layers)),
+            None => Err(whole.bad("transformer_layer_config", "missing; it has the drafter's layers")),
+        },
+        Some(other) => Err(whole.bad(key, format!("`{other}` is not modelled; known are eagle3 and dflash"))),
+    }
 }
 
 /// Turns `shape` into the drafter that the file describes; other files leave it unchanged. A file with
 /// `target_layer_ids` describes a block drafter, which drafts several tokens in one pass. A file with
-/// `draft_vocab_size` describes an EAGLE-3 head (arXiv 2503.01840, figure 6): a matrix joins three hidden states of the
-/// target, and the layers read the result beside the token's embedding. The head's output matrix has `draft_vocab_size`
-/// outputs. The embedding is the target's.
+/// `draft_vocab_size` (or `truncated_vocab_size`) describes an EAGLE-3 head (arXiv 2503.01840, figure 6): a matrix
+/// joins three hidden states of the target, or as many as `eagle_aux_hidden_state_layer_ids` lists, and the layers read
+/// the result beside the token's embedding. The head's output matrix has `draft_vocab_size` outputs. The embedding is
+/// the target's. The keys of a drafter are at the top level of the file, or beside its layers.
 ///
 /// # Errors
 /// `draft_vocab_size`, `target_hidden_size` or a key of a block drafter (`dflash_config`, `target_layer_ids`,
 /// `markov_rank`, `block_size`, `num_target_layers`) has a value of another type or out of range.
-pub fn widen(fields: &Fields, shape: &mut ModelShape) -> Result<(), BadConfig> {
-    join_block(fields, shape)?;
-    let Some(vocab) = fields.size_of(&["draft_vocab_size"])? else { return Ok(()) };
+pub fn widen<'a>(whole: &Fields<'a>, fields: &Fields<'a>, shape: &mut ModelShape) -> Result<(), BadConfig> {
+    let nested = whole.given("speculators_model_type").is_some();
+    let fields = if nested { whole } else { fields };
+    if join_block(fields, shape)? {
+        return Ok(());
+    }
+    let Some(vocab) = fields.size_of(&["draft_vocab_size", "truncated_vocab_size"])? else {
+        return match nested {
+            true => Err(fields.bad("draft_vocab_size", "missing; an EAGLE-3 head has its own vocabulary")),
+            false => Ok(()),
+        };
+    };
+    fields.given("truncated_vocab_size");
     let target_hidden = fields.size_of(&["target_hidden_size"])?.unwrap_or(shape.hidden);
+    let joined = fields.numbers("eagle_aux_hidden_state_layer_ids")?.map_or(3, |layers| layers.len());
     shape.vocab = vocab;
     shape.tied = true;
-    shape.joining_parameters = 3.0 * f64::from(target_hidden) * f64::from(shape.hidden);
+    shape.joining_parameters = joined as f64 * f64::from(target_hidden) * f64::from(shape.hidden);
     for group in &mut shape.layers {
         if let Attention::Grouped { input, .. } = &mut group.attention {
             *input = Some(2 * shape.hidden);

@@ -17,7 +17,7 @@ pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig
     if let Some(layers) = blocks::layers(fields, family)? {
         return Ok(layers);
     }
-    let count = fields.size_of(&["num_hidden_layers", "num_layers", "n_layer"])?;
+    let count = fields.layers()?;
     let count = count.ok_or_else(|| fields.bad("num_hidden_layers", "missing; the shape needs it"))?;
     let attention = match family.heads {
         Heads::DeepseekV4 => compressed::layers(fields, count)?,
@@ -74,9 +74,11 @@ enum Kind {
 
 /// The kind of each of `count` layers: attention to all tokens, attention to a window, or a recurrent state.
 fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadConfig> {
-    let window = fields.size_of(&["sliding_window", "attention_chunk_size"])?;
-    let uses = fields.flag("use_sliding_window")?.unwrap_or(true);
-    let window = window.filter(|_| uses && family.windows != Windows::Never);
+    let keys = ["sliding_window", "attention_chunk_size"];
+    let window = match fields.flag("use_sliding_window")?.unwrap_or(true) && family.windows != Windows::Never {
+        true => fields.size_of(&keys)?,
+        false => keys.iter().find_map(|key| fields.given(key)).and(None),
+    };
     if let Some(types) = fields.texts("layer_types")? {
         if types.len() != count as usize {
             return Err(fields.bad("layer_types", format!("lists {} layers of {count}", types.len())));
@@ -117,7 +119,7 @@ fn kinds(fields: &Fields, family: &Family, count: u32) -> Result<Vec<Kind>, BadC
         }
         return Ok((1..=u64::from(count)).map(|i| if state.contains(&i) { Kind::State } else { Kind::Full }).collect());
     }
-    if let Some(every) = fields.size_of(&["full_attention_interval"])? {
+    if let Some(every) = fields.size_of(&["full_attention_interval"])?.or(family.attends_every) {
         return Ok((1..=count).map(|i| if i.is_multiple_of(every) { Kind::Full } else { Kind::State }).collect());
     }
     let Some(window) = window else { return Ok(vec![Kind::Full; count as usize]) };

@@ -9,15 +9,26 @@ const STATE_BYTES: f64 = 4.0;
 /// Bytes of a number in a convolution's state.
 const CONVOLUTION_BYTES: f64 = 2.0;
 
-/// Reads a layer of linear attention: Kimi's if the file has `linear_attn_config`, else Qwen's.
+/// Reads a layer of linear attention: Kimi's if the file has `linear_attn_config` or (GLM-5.3-Flash)
+/// `linear_num_heads`, else Qwen's.
 ///
 /// # Errors
 /// A size that the layer needs is missing or is not a whole number of at least 1, or `linear_attn_config` is not a JSON
 /// object.
 pub fn layer(fields: &Fields) -> Result<Attention, BadConfig> {
     match fields.table("linear_attn_config")? {
-        Some(table) => kimi_delta(fields, &table),
-        None => gated_delta(fields),
+        Some(table) => {
+            let sizes =
+                (table.size("num_heads")?, table.size("head_dim")?, table.size_of(&["short_conv_kernel_size"])?);
+            kimi_delta(fields, sizes, table.flag("use_full_rank_gate")?.unwrap_or(false))
+        }
+        None => match fields.size_of(&["linear_num_heads"])? {
+            Some(heads) => {
+                let kernel = fields.size_of(&["linear_conv_kernel_dim"])?;
+                kimi_delta(fields, (heads, fields.size("linear_head_dim")?, kernel), false)
+            }
+            None => gated_delta(fields),
+        },
     }
 }
 
@@ -39,13 +50,16 @@ fn gated_delta(fields: &Fields) -> Result<Attention, BadConfig> {
 
 /// Reads Kimi Linear's delta attention: three projections with convolutions, a decay gate of low rank, an output gate
 /// of low or (Kimi K3) full rank, and an output projection.
-fn kimi_delta(fields: &Fields, table: &Fields) -> Result<Attention, BadConfig> {
+fn kimi_delta(
+    fields: &Fields,
+    (heads, dim, kernel): (u32, u32, Option<u32>),
+    full_rank_gate: bool,
+) -> Result<Attention, BadConfig> {
     let hidden = f64::from(fields.size("hidden_size")?);
-    let (heads, dim) = (f64::from(table.size("num_heads")?), f64::from(table.size("head_dim")?));
-    let kernel = table.size_of(&["short_conv_kernel_size"])?.map_or(4.0, f64::from);
+    let (heads, dim, kernel) = (f64::from(heads), f64::from(dim), kernel.map_or(4.0, f64::from));
     let width = heads * dim;
     let low_rank = dim * (hidden + width);
-    let output_gate = if table.flag("use_full_rank_gate")?.unwrap_or(false) { hidden * width } else { low_rank };
+    let output_gate = if full_rank_gate { hidden * width } else { low_rank };
     let gates = low_rank + output_gate + hidden * heads;
     let parameters = 4.0 * hidden * width + gates + 3.0 * width * kernel;
     let state_bytes = width * dim * STATE_BYTES + 3.0 * width * (kernel - 1.0) * CONVOLUTION_BYTES;

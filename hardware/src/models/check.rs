@@ -87,6 +87,7 @@ impl ModelShape {
             ("dense", b.dense.unwrap_or(b.weights)),
             ("experts", b.experts),
             ("head", b.head),
+            ("embedding", b.embedding.unwrap_or(b.head)),
             ("kv", b.kv),
             ("activations", b.activations),
             ("dense_activations", b.dense_activations.unwrap_or(b.activations)),

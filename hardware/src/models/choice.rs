@@ -4,12 +4,14 @@ use super::catalog::{catalog, entry};
 use super::layers::FeedForward;
 use super::shape::ModelShape;
 use crate::bad::{BadLatency, bad, unknown};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 
 /// A model: the name of a preset, `{ config = "config.json" }`, or a shape.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum ModelChoice {
     /// A preset model, by its name.
@@ -33,7 +35,8 @@ fn names() -> Vec<&'static str> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
-    /// Path of the `config.json`; a relative path starts at the experiment's folder. `-` is standard input.
+    /// Path of the `config.json`, or of the folder that has it; a relative path starts at the experiment's folder. The
+    /// `hf_quant_config.json` beside it is read too. `-` is standard input.
     pub config: String,
     /// Name of the model in results. Default: the name of the file's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,6 +55,20 @@ pub struct Experts {
     pub total: u32,
     /// Number of routed experts that a token uses, from 1 to `total`.
     pub active: u32,
+}
+
+/// A text is a preset, a table with `config` a file, another table a shape. Their own errors are kept: they name the
+/// key that is wrong or missing.
+impl<'de> Deserialize<'de> for ModelChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ModelChoice, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(name) => Ok(ModelChoice::Preset(PresetName(name))),
+            table if table.get("config").is_some() => {
+                serde_json::from_value(table).map(ModelChoice::File).map_err(D::Error::custom)
+            }
+            table => serde_json::from_value(table).map(ModelChoice::Shape).map_err(D::Error::custom),
+        }
+    }
 }
 
 impl ModelChoice {

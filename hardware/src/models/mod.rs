@@ -4,6 +4,7 @@ mod catalog;
 mod check;
 mod choice;
 mod context_work;
+mod kernels;
 mod layers;
 mod shape;
 mod weights;
@@ -11,6 +12,7 @@ mod work;
 
 pub use catalog::{Entry, Uniform, catalog, entry};
 pub use choice::{ConfigFile, Experts, ModelChoice};
+pub use kernels::{ExpertBlocks, Kernels, Products};
 pub use layers::{Attention, FeedForward, LayerGroup, Selection};
 pub use shape::{Bits, ModelShape};
 pub use work::{AttentionWork, Blocks, FlopsByBits, Unpacked, Work};

@@ -44,8 +44,11 @@ pub struct Bits {
     pub dense: Option<f64>,
     /// Bits of a weight of a routed expert.
     pub experts: f64,
-    /// Bits of a weight of the embedding and of the output head.
+    /// Bits of a weight of the output head, and of the embedding if `embedding` is not given.
     pub head: f64,
+    /// Bits of a weight of the embedding, if the output head does not use its weights. Default: `head`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<f64>,
     /// Bits of a number in the KV cache.
     pub kv: f64,
     /// Bits of the activations in attention; also in dense blocks and shared experts if `dense_activations` is not
@@ -65,6 +68,7 @@ impl Default for Bits {
             dense: None,
             experts: 16.0,
             head: 16.0,
+            embedding: None,
             kv: 16.0,
             activations: 16.0,
             dense_activations: None,

@@ -1,5 +1,6 @@
 //! Computes from a model's shape how many bytes its passes move and how many FLOP they compute, summed over its layers.
 
+use super::kernels::Kernels;
 use super::layers::{Attention, LayerGroup, Selection};
 use super::shape::ModelShape;
 use serde::Serialize;
@@ -44,6 +45,8 @@ pub struct Work {
     /// Width of an expert's input and output, the largest of all layers. A token sends this number of numbers to each
     /// of its experts, and gets as many back.
     pub expert_width: f64,
+    /// The kernels of a pass, from which a roofline with floors computes times.
+    pub kernels: Kernels,
 }
 
 /// Feed-forward blocks of the layers that have equal numbers of experts, in total and for a token. A dense block counts
@@ -165,6 +168,7 @@ impl ModelShape {
             sparse_layers: 0.0,
             active_experts: 0.0,
             expert_width: 0.0,
+            kernels: self.kernels(),
         };
         work.always_bytes = self.bits.weights / 8.0 * self.joining_parameters;
         work.token_flops.add(self.bits.activations, 2.0 * self.joining_parameters);
@@ -173,7 +177,8 @@ impl ModelShape {
             self.add_attention(&mut work, group);
         }
         let blocks: f64 = work.blocks.iter().map(|b| b.total * b.bytes).sum();
-        work.weight_bytes = work.always_bytes + blocks + head_bytes * if self.tied { 1.0 } else { 2.0 };
+        let embedding_bytes = self.bits.embedding.unwrap_or(self.bits.head) / 8.0 * self.head_parameters();
+        work.weight_bytes = work.always_bytes + blocks + head_bytes + if self.tied { 0.0 } else { embedding_bytes };
         work
     }
 

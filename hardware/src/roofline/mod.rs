@@ -17,6 +17,7 @@
 
 mod context_pass;
 mod experts_read;
+mod kernel_times;
 mod memory;
 mod pass;
 mod settings;

@@ -2,12 +2,32 @@
 
 use super::context_pass::ContextPass;
 use super::experts_read::ExpertsRead;
+use super::kernel_times::KernelTimes;
+use crate::floors::Join;
 use crate::models::{AttentionWork, Blocks};
 use foretoken_sim::{LatencyModel, PassShape, Time};
 
-/// The latency model of a roofline, ready to compute the time of a pass: the seconds of each kind of work in a pass.
+/// The latency model of a roofline, ready to compute the time of a pass.
 #[derive(Clone, Debug)]
 pub struct Roofline {
+    /// A pass of the whole model.
+    pub(super) form: Form,
+    /// A pass that only writes the keys and values of its tokens.
+    pub(super) context: ContextPass,
+}
+
+/// How a roofline computes the time of a pass.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    /// From measured floors and shares of each kind of kernel.
+    Kernels(KernelTimes),
+    /// From shares that all kernels have in common.
+    Common(CommonTimes),
+}
+
+/// The seconds of each kind of work in a pass, at shares of the datasheet that all kernels have in common.
+#[derive(Clone, Debug)]
+pub(super) struct CommonTimes {
     /// Fixed seconds of a pass: the overheads of the pass and its layers, and the latency of all-reduces.
     pub(super) fixed_s: f64,
     /// Seconds to read the weights that every pass reads, except feed-forward blocks and the output head.
@@ -33,8 +53,6 @@ pub struct Roofline {
     /// Measured number of distinct experts that a pass reads, by its number of tokens. Empty: the number is the
     /// expected number for tokens that choose their experts independently, reduced by `expert_reuse`.
     pub(super) experts_read: ExpertsRead,
-    /// A pass that only writes the keys and values of its tokens.
-    pub(super) context: ContextPass,
 }
 
 /// The times of the feed-forward blocks of layers with equal numbers of experts. A dense block counts as one expert.
@@ -93,6 +111,18 @@ impl AttentionTimes {
     }
 
     fn seconds(&self, shape: PassShape) -> f64 {
+        let (moved, computed) = self.parts(shape);
+        moved.max(computed)
+    }
+
+    /// Seconds of attention where moving and computing overlap in part.
+    pub(super) fn joined(&self, shape: PassShape) -> f64 {
+        let (moved, computed) = self.parts(shape);
+        Join::Root.seconds(moved, computed)
+    }
+
+    /// (seconds to read the KV, seconds to compute the pairs).
+    fn parts(&self, shape: PassShape) -> (f64, f64) {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
         let (mut read, mut pairs) = ((shape.context + shape.batched) as f64, shape.pairs as f64);
         if let Some(window) = self.window {
@@ -110,13 +140,23 @@ impl AttentionTimes {
             Some((pair_s, token_s)) => packed.min(pair_s * pairs + token_s * read),
             None => packed,
         };
-        (self.bytes_s * read).max(compute)
+        (self.bytes_s * read, compute)
     }
 }
 
 impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
+        match &self.form {
+            Form::Kernels(times) => times.pass_s(shape),
+            Form::Common(times) => times.pass_s(shape),
+        }
+    }
+}
+
+impl CommonTimes {
+    /// Time of a pass, seconds.
+    fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
         // With reuse, the tokens of a pass read fewer distinct experts than with independent choices. `choosers` is the
         // number of tokens with independent choices that would read equally many experts.

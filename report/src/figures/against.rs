@@ -9,6 +9,7 @@ use super::style::{INK, MARKER, RULE, TEXT, text_width};
 use super::view::{Mean, Scale, View, distinct, joined, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Swept};
+use foretoken_sim::metrics::Range;
 
 /// A number by which figures compare policies, such as the speedup, and how figures write it. It is read from a cell
 /// (one run of one policy).
@@ -28,9 +29,6 @@ pub struct Quantity {
     pub less_is_better: bool,
     /// A value of the number, such as a speedup of 1, that the figure marks with a line; `None` for no line.
     pub reference: Option<f64>,
-    /// The least and the greatest possible value of the number, such as 0 and 100 for a share in %. `None` if every
-    /// value is possible.
-    pub ends: Option<(f64, f64)>,
     /// Returns a note on the runs of a panel. The panel's title shows the note after the swept values. An empty text
     /// stands for no note.
     pub title_note: fn(&[&Cell]) -> String,
@@ -67,19 +65,13 @@ impl Quantity {
         fixed(value, if value.abs() < 100.0 { self.decimals } else { 0 })
     }
 
-    /// Clamps a value into `ends`, the range of the number's possible values. The interval over seeds may lie partly
-    /// outside this range, for example above 100 %.
-    pub fn bounded(&self, value: f64) -> f64 {
-        self.ends.map_or(value, |(low, high)| value.clamp(low, high))
-    }
-
     /// An axis for the means, their intervals over seeds and `reference` (the value that the figure marks with a line).
     /// `None` if there are no means.
     ///
-    /// If the number has `ends` (a least and a greatest possible value), the axis covers all possible values. If the
-    /// means and `reference` span less than 40 % of the possible values, the axis covers only values near the means.
+    /// If the number is a share in percent, the axis covers 0 to 100. If the means and `reference` span less than 40 of
+    /// these, the axis covers only values near the means.
     ///
-    /// If the number has no `ends`, the axis covers the means and their intervals. Let d be the greatest mean minus the
+    /// For other numbers the axis covers the means and their intervals. Let d be the greatest mean minus the
     /// least mean. The axis extends beyond these two means by at most d / 2, or by 2 % of the greatest mean if that is
     /// more. Longer intervals are cut at the axis' end, because a wide interval over two seeds would squeeze all means
     /// into one spot.
@@ -89,7 +81,8 @@ impl Quantity {
         if of.is_empty() {
             return None;
         }
-        if let Some((least, most)) = self.ends {
+        if self.scale == Scale::Percent {
+            let (least, most) = Range::Percent.ends();
             // The axis covers all possible values, unless the means span less than 40 % of these values.
             let near = (high - low).max((most - least) * 0.02) * 0.5;
             return Some(match high - low < (most - least) * 0.4 {

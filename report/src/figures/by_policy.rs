@@ -119,7 +119,7 @@ fn draw_row(
     }
     let text = match i.ends {
         Some((low, high)) if with_interval && high > low => {
-            let [low, high] = [low, high].map(|x| quantity.say(quantity.bounded(x)));
+            let [low, high] = [low, high].map(|x| quantity.say(x));
             format!("{} [{low}, {high}]", quantity.say(i.mean))
         }
         _ => quantity.say(i.mean),

@@ -102,7 +102,7 @@ fn ink(label: &str, look: Look) -> Ink<'_> {
 
 /// The upper end of a capacity's interval over seeds, requests per second.
 fn high(i: &Interval) -> f64 {
-    i.mean + i.half_width.unwrap_or(0.0)
+    i.high.unwrap_or(i.mean)
 }
 
 fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
@@ -131,8 +131,8 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
             c.policy(&ink(policy, *look), || {
                 c.text(&of.words, (panel.to.0 + 8.0, panel.at(0.0, y).1), Anchor::Start, TEXT, INK);
                 let Some(i) = of.req_s else { return };
-                if let Some(half) = i.half_width {
-                    let ends = [i.mean - half, i.mean + half].map(|x| panel.at(page.x.clamp(x), y));
+                if let Some((low, high)) = i.ends() {
+                    let ends = [low, high].map(|x| panel.at(page.x.clamp(x), y));
                     c.line(&ends, look.colour, 2.0, Dash::Solid);
                 }
                 c.marker(panel.at(i.mean, y), *look);
@@ -176,8 +176,8 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
             c.policy(&ink(policy, look), || {
                 c.line(&path, look.colour, 1.6, look.dash);
                 for (x, i) in &points {
-                    let half = i.half_width.unwrap_or(0.0);
-                    let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
+                    let (low, high) = i.ends().unwrap_or((i.mean, i.mean));
+                    let ends = [low, high].map(|y| panel.at(*x, page.y.clamp(y)));
                     c.line(&ends, look.colour, 1.0, Dash::Solid);
                 }
                 c.markers(&path, look, MARKER);

@@ -8,7 +8,7 @@ use super::page::{Page, columns};
 use super::style::{MARKER, RULE};
 use super::view::{View, words};
 use crate::{Cell, Dash};
-use foretoken_sim::metrics::Interval;
+use foretoken_sim::metrics::{Interval, Range};
 use std::collections::BTreeMap;
 
 /// A run's counts at one point of a curve: sums over items, which are request-steps (one request in one step) or draft
@@ -37,6 +37,8 @@ pub struct Curves {
     pub y_name: &'static str,
     /// Returns the sums of a run from which the points of the curve are computed, one entry per point.
     pub counts: fn(&Cell) -> Vec<Counts>,
+    /// The values that a point's mean can have: its interval over seeds ends there.
+    pub range: Range,
     /// Makes the horizontal and the vertical axis. The arguments are (the least x, the greatest x) and the greatest y.
     pub axes: fn((f64, f64), f64) -> (Axis, Axis),
     /// Is the diagonal drawn? If the draft model's confidences are perfectly calibrated, all points lie on the
@@ -101,7 +103,7 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
         .combinations
         .iter()
         .map(|&c| {
-            let line = |policy: &str| line(&view.cells(policy, |s| s == c), curves.counts);
+            let line = |policy: &str| line(&view.cells(policy, |s| s == c), curves.counts, curves.range);
             view.inks().into_iter().map(|ink| (ink, line(ink.label))).collect()
         })
         .collect();
@@ -135,8 +137,8 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
             c.policy(ink, || {
                 c.line(&path, look.colour, 1.8, look.dash);
                 for (x, i) in line {
-                    let Some(half) = i.half_width else { continue };
-                    let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
+                    let Some((low, high)) = i.ends() else { continue };
+                    let ends = [low, high].map(|y| panel.at(*x, page.y.clamp(y)));
                     c.line(&ends, look.colour, 1.0, Dash::Solid);
                 }
                 c.markers(&path, look, MARKER);
@@ -147,7 +149,7 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
 
 /// A policy's line from its `cells`, one per seed: points of (horizontal position, mean and interval over seeds).
 /// Leaves out points that are missing in some seed, because all means of a line are over the same seeds.
-fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval)> {
+fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>, range: Range) -> Vec<(f64, Interval)> {
     let mut points: BTreeMap<u32, (f64, f64, Vec<f64>)> = BTreeMap::new();
     for at in cells.iter().flat_map(|cell| counts(cell)) {
         let point = points.entry(at.key).or_default();
@@ -156,7 +158,7 @@ fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval
         point.2.push(at.y / at.of);
     }
     let whole = points.into_values().filter(|point| point.2.len() == cells.len());
-    whole.filter_map(|(x, of, values)| Some((x / of, Interval::of(&values)?))).collect()
+    whole.filter_map(|(x, of, values)| Some((x / of, Interval::within(range, &values)?))).collect()
 }
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
         let report = report(3, &[], &[], 2, 60);
         let cell_of =
             |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
-        let points = line(&[cell_of(1), cell_of(2)], by_depth);
+        let points = line(&[cell_of(1), cell_of(2)], by_depth, Range::Percent);
         // The made-up runs have a hundred request-steps for each number v of verified draft tokens, 1 to 3. Of v
         // tokens, v / 2 are accepted, rounded down. So no draft token at the third position is reached.
         assert_eq!(points.len(), 2);

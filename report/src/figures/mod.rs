@@ -54,6 +54,7 @@ use against::{Mark, Quantity};
 use axis::Axis;
 use curves::Curves;
 pub(crate) use fleets::{chosen as chosen_fleets, run_but_replicas, run_in_words};
+use foretoken_sim::metrics::Range;
 use latency::Latency;
 use over_time::Course;
 pub(crate) use shades::all as shades;
@@ -132,7 +133,6 @@ const SPEEDUP: Quantity = Quantity {
     decimals: 2,
     less_is_better: false,
     reference: Some(1.0),
-    ends: None,
     title_note: nothing,
     mark: Some(Mark {
         on: |c| c.over_overload,
@@ -149,7 +149,6 @@ const BEHIND_FASTEST: Quantity = Quantity {
     decimals: 1,
     less_is_better: true,
     reference: Some(0.0),
-    ends: None,
     title_note: nothing,
     mark: None,
 };
@@ -162,7 +161,6 @@ const MEAN_LATENCY: Quantity = Quantity {
     decimals: 2,
     less_is_better: true,
     reference: None,
-    ends: None,
     title_note: nothing,
     mark: None,
 };
@@ -171,11 +169,10 @@ const ATTAINMENT: Quantity = Quantity {
     title: "SLO attainment",
     axis: "requests that met their SLO (%)",
     of: |c| c.summary.slo_attainment.map(|share| share * 100.0),
-    scale: Scale::Amount,
+    scale: Scale::Percent,
     decimals: 1,
     less_is_better: false,
     reference: None,
-    ends: Some((0.0, 100.0)),
     title_note: bound,
     mark: Some(Mark { on: Cell::attains_by_definition, sign: "*", says: "90 % by definition" }),
 };
@@ -202,7 +199,6 @@ const REGRET: Quantity = Quantity {
     decimals: 1,
     less_is_better: true,
     reference: Some(0.0),
-    ends: None,
     title_note: nothing,
     mark: None,
 };
@@ -215,7 +211,6 @@ const CHANGE: Quantity = Quantity {
     decimals: 1,
     less_is_better: true,
     reference: Some(0.0),
-    ends: None,
     title_note: nothing,
     mark: None,
 };
@@ -224,11 +219,10 @@ const KV_USE: Quantity = Quantity {
     title: "Peak KV use",
     axis: "most KV blocks in use at once (% of those usable)",
     of: |c| Some(c.summary.kv_use_peak * 100.0),
-    scale: Scale::Amount,
+    scale: Scale::Percent,
     decimals: 1,
     less_is_better: true,
     reference: None,
-    ends: Some((0.0, 100.0)),
     title_note: nothing,
     mark: None,
 };
@@ -241,7 +235,6 @@ const PREEMPTIONS: Quantity = Quantity {
     decimals: 1,
     less_is_better: true,
     reference: Some(0.0),
-    ends: None,
     title_note: nothing,
     mark: None,
 };
@@ -278,6 +271,7 @@ const CHOSEN: Curves = Curves {
     x_name: "decode batch size (requests)",
     y_name: "mean draft length (tokens a request-step)",
     counts: curves::lengths,
+    range: Range::FromZero,
     axes: |(least, most), top| {
         (Axis::batch_sizes(least / 1.12, most * 1.12), Axis::linear(0.0, top.max(1.0) * 1.02, 6))
     },
@@ -289,6 +283,7 @@ const DEPTH: Curves = Curves {
     x_name: "draft position (1 is the first)",
     y_name: "accepted, of those whose predecessors all were (%)",
     counts: curves::by_depth,
+    range: Range::Percent,
     axes: |(_, most), _| (Axis::positions(most as u32), Axis::linear(0.0, 100.0, 5)),
     diagonal: false,
 };
@@ -298,6 +293,7 @@ const CALIBRATION: Curves = Curves {
     x_name: "mean confidence of the draft (%)",
     y_name: "accepted (%)",
     counts: curves::calibration,
+    range: Range::Percent,
     axes: |_, _| (Axis::linear(0.0, 100.0, 5), Axis::linear(0.0, 100.0, 5)),
     diagonal: true,
 };
@@ -404,12 +400,8 @@ fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write_figures(folder: &Path, report: &Report) -> Result<Vec<String>, ReportError> {
-    let write = |figure: Figure| {
-        Staged::write_all_to(&folder.join(&figure.file), figure.svg.as_bytes())?;
-        Ok(figure.file)
-    };
-    figures(report).into_iter().map(write).collect()
+pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<(), ReportError> {
+    figures.iter().try_for_each(|figure| Staged::write_all_to(&folder.join(&figure.file), figure.svg.as_bytes()))
 }
 
 fn combination(sweep: &[Swept]) -> String {

@@ -77,7 +77,7 @@ fn figures_are_written_to_the_folder_of_the_variable() {
     for (name, report) in samples() {
         let folder = Path::new(&folder).join(name);
         std::fs::create_dir_all(folder.join("column")).unwrap();
-        write_figures(&folder, &report).unwrap();
+        write_figures(&folder, &figures(&report)).unwrap();
         for figure in column_figures(&report) {
             std::fs::write(folder.join("column").join(figure.file), figure.svg).unwrap();
         }

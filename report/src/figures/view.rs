@@ -5,7 +5,7 @@ use super::sheet::{MOST_NAMES, Named, Sheet};
 use super::style::QUIET;
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
-use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
+use foretoken_sim::metrics::{Interval, Range, RatioInterval, Slo};
 
 /// A mean over seeds, and the ends of its 95 % interval; the ends are `None` with one seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,16 +22,20 @@ impl From<RatioInterval> for Mean {
 
 impl From<Interval> for Mean {
     fn from(i: Interval) -> Mean {
-        Mean { mean: i.mean, ends: i.half_width.map(|half| (i.mean - half, i.mean + half)) }
+        Mean { mean: i.mean, ends: i.ends() }
     }
 }
 
-/// Whether a number that figures compare is an amount, a ratio or a change. This decides how its interval over seeds is
-/// computed.
+/// What kind of number figures compare. This decides how its interval over seeds is computed and where it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// A plain amount, such as a latency: the interval over seeds is symmetric around the mean.
+    /// A plain amount, such as a latency: the interval over seeds is symmetric around the mean, as far as it is not
+    /// below 0.
     Amount,
+    /// A share in percent: the interval over seeds is symmetric around the mean, as far as it lies within 0 to 100.
+    Percent,
+    /// A difference, such as percentage points: the interval over seeds is symmetric around the mean.
+    Difference,
     /// A ratio of two runs with the same seed: the interval is computed on the logarithms of the ratios.
     Ratio,
     /// A ratio of two runs with the same seed, minus 1, in percent. The interval is computed on the logarithms of the
@@ -43,7 +47,9 @@ impl Scale {
     /// The mean of `values`, one per seed, with its interval; `None` without values.
     pub fn mean(self, values: &[f64]) -> Option<Mean> {
         match self {
-            Scale::Amount => Interval::of(values).map(Mean::from),
+            Scale::Amount => Interval::within(Range::FromZero, values).map(Mean::from),
+            Scale::Percent => Interval::within(Range::Percent, values).map(Mean::from),
+            Scale::Difference => Interval::of(values).map(Mean::from),
             Scale::Ratio => RatioInterval::of(values).map(Mean::from),
             Scale::Change => {
                 let ratios: Vec<f64> = values.iter().map(|percent| 1.0 + percent / 100.0).collect();

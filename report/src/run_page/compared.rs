@@ -61,7 +61,7 @@ const MEASURES: [Measure; 6] = [
         "SLO met\npoints",
         "change of the share of requests that met every bound, percentage points",
         points,
-        Scale::Amount,
+        Scale::Difference,
     ),
 ];
 

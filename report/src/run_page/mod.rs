@@ -14,7 +14,7 @@ pub use headline::{advised, headline};
 
 use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
-use crate::{Figure, Kind, Report, Source, Swept, figures};
+use crate::{Figure, Kind, Report, Source, Swept};
 
 /// The link to the break-even explorer, an interactive HTML file in the page's folder that shows where speculation
 /// stops paying.
@@ -57,10 +57,9 @@ pub struct RunFacts {
 /// page and different files of this name.
 pub const TIMING: &str = "timing.js";
 
-/// Makes the page of a run.
-pub fn run_page(report: &Report, run: &RunFacts) -> Page {
+/// Makes the page of a run with its figures, as [`figures`](crate::figures()) draws them.
+pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     let view = View::new(report);
-    let figures = figures(report);
     let mut lead = Vec::new();
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
@@ -76,7 +75,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     sections.extend(matrix::section(report, &view));
     sections.push(results::section(report, &view));
     sections.extend(why::section(report, &view));
-    sections.extend(fleet::section(report, &view, &figures));
+    sections.extend(fleet::section(report, &view, figures));
     let (with_figures, absent) = shown(report.source, &view, pick).into_iter().partition(has_figures);
     sections.extend::<Vec<Section>>(with_figures);
     sections.extend(not_shown(absent));

@@ -4,7 +4,7 @@ use super::say;
 use crate::figures::view::{Scale, View};
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
-use crate::{Cell, Report, Swept};
+use crate::{Cell, Mark, Marked, Report, Swept};
 
 /// The table of results is folded away if it has more rows than this.
 const OPEN: usize = 60;
@@ -83,25 +83,9 @@ pub fn section(report: &Report, view: &View) -> Section {
         return section;
     }
     let rows = table.rows.len();
-    let marks = [
-        (
-            report.cells.iter().any(|c| c.over_overload),
-            " !: over an overloaded run, so it depends on the length of the run.",
-        ),
-        (
-            report.cells.iter().any(Cell::attains_by_definition),
-            " *: 90 % by definition, the bound is this run's own P90 TPOT.",
-        ),
-        (
-            report.cells.iter().any(|c| c.entry.trees && c.regret.is_some()),
-            " ^: drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound.",
-        ),
-        (
-            report.cells.iter().any(Cell::stops_for_a_bound_of_another_load),
-            " ~: does not speculate in a step that it expects to miss the bound, which another load sets.",
-        ),
-    ];
-    let marks: String = marks.into_iter().filter_map(|(there, says)| there.then_some(says)).collect();
+    let marks = view.combinations.iter().flat_map(|&at| view.policies.iter().map(move |p| (p.0, at)));
+    let notes = Mark::notes(marks.map(|(policy, at)| Mark::of(&view.cells(policy, |s| s == at))));
+    let marks: String = notes.iter().map(|note| format!(" {note}.")).collect();
     let note = "Means over seeds. A click on a heading sorts by it; its explanation appears when the pointer rests on it. Grey: \
     the baseline, and oracles, which see what will be accepted, so no server can run them.";
     section.parts.push(Part::Text(note.to_owned() + &marks));
@@ -136,25 +120,18 @@ fn table(report: &Report, view: &View) -> Table {
     Table { caption: String::new(), columns: headings, rows }
 }
 
-/// Appends marks to the values of a row; the page explains the marks below the table. `!`: the autoregressive run to
-/// which the speedup refers was overloaded. `^`: the policy drafts trees, for which the oracle is no bound. `~`: the
-/// policy stops drafting for a TPOT bound that is computed from a run at another load. `*`: the attainment is 90 % by
-/// definition.
+/// Appends the signs of a row's marks to its values; the page explains them below the table.
 fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
+    let marks = Mark::of(cells);
+    let marked = [
+        ("policy", Marked::Policy),
+        ("speedup", Marked::Speedup),
+        ("regret", Marked::Regret),
+        ("SLO met", Marked::Slo),
+    ];
     for (value, (name, _)) in values.iter_mut().zip(headings) {
-        if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {
-            value.text += " !";
-        }
-        if name.starts_with("regret") && cells.iter().any(|c| c.entry.trees && c.regret.is_some()) {
-            value.text += " ^";
-        }
-        let stops = cells.iter().any(|c| c.stops_for_a_bound_of_another_load());
-        if (name.starts_with("speedup") || name.starts_with("regret")) && stops && value.by.is_some() {
-            value.text += " ~";
-        }
-        if name.starts_with("SLO met") && cells.iter().any(|c| c.attains_by_definition()) {
-            value.text += " *";
-        }
+        let signs = marked.iter().filter(|(start, _)| name.starts_with(start)).map(|m| Mark::signs(&marks, m.1));
+        signs.filter(|signs| !signs.is_empty()).for_each(|signs| value.text += &format!(" {signs}"));
     }
 }
 

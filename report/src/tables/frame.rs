@@ -120,7 +120,7 @@ impl Frame {
         }
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.file.metadata().file_metadata().schema_descr().columns().iter().map(|column| column.name())
     }
 

@@ -1,31 +1,22 @@
-//! Writes tables and reads them back: types, values against the records, nulls, bytes, and failures.
+//! Writes tables and reads them back: types, values against the records, nulls, bytes, and failures. `analysis/` and
+//! the Python package read the same tables with polars.
 
+use super::frame::Frame;
 use crate::fixtures::{records, report};
 use crate::*;
 use foretoken_sim::metrics::Replicas;
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 use itertools::Itertools;
-use polars::prelude::{DataFrame, DataType, ParquetReader, ParquetWriter, SerReader};
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
 use std::path::Path;
 
-fn read(path: &Path) -> DataFrame {
-    ParquetReader::new(std::fs::File::open(path).unwrap()).finish().unwrap()
+fn read(path: &Path) -> Frame {
+    Frame::open(path).unwrap()
 }
 
-fn names(frame: &DataFrame) -> Vec<&str> {
-    frame.get_column_names().into_iter().map(|n| n.as_str()).collect()
-}
-
-fn f64s(frame: &DataFrame, name: &str) -> Vec<Option<f64>> {
-    frame.column(name).unwrap().f64().unwrap().iter().collect()
-}
-
-fn u64s(frame: &DataFrame, name: &str) -> Vec<u64> {
-    frame.column(name).unwrap().u64().unwrap().iter().map(Option::unwrap).collect()
-}
-
-fn texts(frame: &DataFrame, name: &str) -> Vec<String> {
-    frame.column(name).unwrap().str().unwrap().iter().map(|s| s.unwrap().to_owned()).collect()
+fn names(frame: &Frame) -> Vec<&str> {
+    frame.names().collect()
 }
 
 fn write_requests(path: &Path, keys: &[&Key], records: &[RequestRecords]) -> Result<(), ReportError> {
@@ -55,11 +46,11 @@ fn summary_has_every_number_of_every_cell() {
             "finished"
         ]
     );
-    assert_eq!(frame.column("sweep.engine.scheduler").unwrap().dtype(), &DataType::String);
-    let (policy, rate, seed) =
-        (texts(&frame, "policy"), f64s(&frame, "sweep.workload.rate-scale"), u64s(&frame, "seed"));
-    let (e2e, attainment) = (f64s(&frame, "e2e_p90_s"), f64s(&frame, "slo_attainment"));
-    let (tpot_bound, ttft_bound) = (f64s(&frame, "slo_tpot_s"), f64s(&frame, "slo_ttft_s"));
+    assert_eq!(frame.texts("sweep.engine.scheduler").unwrap()[0], "v1");
+    let (policy, rate) = (frame.texts("policy").unwrap(), frame.reals("sweep.workload.rate-scale").unwrap());
+    let seed = frame.counts("seed").unwrap();
+    let (e2e, attainment) = (frame.reals("e2e_p90_s").unwrap(), frame.reals("slo_attainment").unwrap());
+    let (tpot_bound, ttft_bound) = (frame.reals("slo_tpot_s").unwrap(), frame.reals("slo_ttft_s").unwrap());
     for (i, c) in cells.iter().enumerate() {
         assert_eq!((&policy[i], rate[i], seed[i]), (&c.key().policy, c.key().sweep[0].number, c.key().seed));
         assert_eq!(e2e[i], c.summary.e2e.map(|q| q.p90));
@@ -105,15 +96,15 @@ fn requests_come_back_in_cell_order_with_nulls_where_nothing_happened() {
             "outcome"
         ]
     );
-    let (policy, e2e, tpot, queue) =
-        (texts(&frame, "policy"), f64s(&frame, "e2e_s"), f64s(&frame, "tpot_s"), f64s(&frame, "queue_s"));
+    let policy = frame.texts("policy").unwrap();
+    let [e2e, tpot, queue] = ["e2e_s", "tpot_s", "queue_s"].map(|name| frame.reals(name).unwrap());
     for (row, (cell, i)) in (0..4).flat_map(|c| (0..7).map(move |i| (c, i))).enumerate() {
         let r = &all[cell];
         assert_eq!(policy[row], keys[cell].policy);
         let expected = if i == 6 { (None, None, None) } else { (Some(r.e2e_s(i)), r.tpot_s(i), Some(r.queue_s(i))) };
         assert_eq!((e2e[row], tpot[row], queue[row]), expected, "row {row}");
     }
-    assert_eq!(texts(&frame, "outcome")[5..7], ["finished", "rejected"]);
+    assert_eq!(frame.texts("outcome").unwrap()[5..7], ["finished", "rejected"]);
 }
 
 #[test]
@@ -124,13 +115,13 @@ fn a_huge_cell_is_cut_into_row_groups_and_small_ones_share_one() {
     let keys: Vec<&Key> = cells.iter().map(Cell::key).collect();
     let n = super::writer::ROWS + 1;
     write_requests(&path, &keys, &[RequestRecords::new(n), RequestRecords::new(0), RequestRecords::new(1)]).unwrap();
-    let mut reader = ParquetReader::new(std::fs::File::open(&path).unwrap());
+    let file = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
     // The file has a huge run, a run without requests and a run with one request. The first row group has all rows of
     // the huge run except the last. The second group has this last row and the row of the run with one request.
-    assert_eq!(reader.get_metadata().unwrap().row_groups.len(), 2);
+    assert_eq!(file.num_row_groups(), 2);
     let frame = read(&path);
     assert_eq!(frame.height(), n + 1);
-    assert_eq!(f64s(&frame, "finish_s")[n], None);
+    assert_eq!(frame.reals("finish_s").unwrap()[n], None);
 }
 
 #[test]
@@ -140,9 +131,9 @@ fn steps_and_positions() {
     let path = dir.path().join("positions.parquet");
     write_positions(&path, &cells).unwrap();
     let frame = read(&path);
-    assert_eq!(texts(&frame, "policy"), ["fixed-1", "fixed-3", "fixed-3", "fixed-3"]);
+    assert_eq!(frame.texts("policy").unwrap(), ["fixed-1", "fixed-3", "fixed-3", "fixed-3"]);
     let expected: Vec<u64> = cells.iter().flat_map(|c| c.summary.positions.iter().map(|p| p.accepted)).collect();
-    assert_eq!(u64s(&frame, "accepted"), expected);
+    assert_eq!(frame.counts("accepted").unwrap(), expected);
 
     let path = dir.path().join("steps.parquet");
     let steps = [StepRecord { step: 4, end: Time::from_s(0.25), context: 900, ..StepRecord::default() }];
@@ -151,7 +142,8 @@ fn steps_and_positions() {
     writer.push(cells[1].key(), &[], &[]).unwrap();
     writer.finish().unwrap();
     let frame = read(&path);
-    assert_eq!((u64s(&frame, "context_tokens"), f64s(&frame, "end_s")), (vec![900], vec![Some(0.25)]));
+    assert_eq!(frame.counts("context_tokens").unwrap(), [900]);
+    assert_eq!(frame.reals("end_s").unwrap(), [Some(0.25)]);
 }
 
 /// Replica 0 made two steps, replica 1 none and replica 2 one. The second run has a single engine.
@@ -166,8 +158,8 @@ fn steps_of_a_fleet_name_their_replicas() {
     writer.push(cells[1].key(), &steps[..1], &[]).unwrap();
     writer.finish().unwrap();
     let frame = read(&path);
-    let replicas = frame.column("replica").unwrap().u32().unwrap().clone();
-    assert_eq!(replicas.iter().collect::<Vec<_>>(), [Some(0), Some(0), Some(2), None]);
+    let none = u32::MAX;
+    assert_eq!(frame.small_or("replica", none).unwrap(), [0, 0, 2, none]);
 }
 
 #[test]
@@ -177,7 +169,7 @@ fn no_cells_give_empty_tables_with_their_columns() {
     write_summary(&summary, &[]).unwrap();
     write_requests(&requests, &[], &[]).unwrap();
     assert_eq!((read(&summary).height(), names(&read(&summary)).contains(&"e2e_mean_s")), (0, true));
-    assert_eq!((read(&requests).height(), read(&requests).width()), (0, 19));
+    assert_eq!((read(&requests).height(), names(&read(&requests)).len()), (0, 19));
 }
 
 #[test]
@@ -206,30 +198,26 @@ fn cells_that_sweep_something_else_are_refused() {
 }
 
 /// Earlier versions of Foretoken wrote tables with the crate polars, which uses dictionaries and another order of
-/// pages.
+/// pages. `fixtures/polars` has the tables of this test as polars writes them.
 #[test]
 fn a_table_that_polars_wrote_is_read_like_ours() {
     let dir = tempfile::tempdir().unwrap();
-    let cells = report(3, &[0.5, 2.0], &["v1", "v0"], 2, 50).cells;
+    let cells = report(2, &[0.5, 2.0], &["v1", "v0"], 1, 20).cells;
     let entries: Vec<Entry> = cells.iter().map(|c| c.entry.clone()).collect();
     write_summary(&dir.path().join("summary.parquet"), &cells).unwrap();
     write_positions(&dir.path().join("positions.parquet"), &cells).unwrap();
     write_series(&dir.path().join("series.parquet"), &cells).unwrap();
     write_lengths(&dir.path().join("lengths.parquet"), &cells).unwrap();
     write_calibration(&dir.path().join("calibration.parquet"), &cells).unwrap();
-    let all: Vec<_> = cells.iter().map(|c| records(300, 1.0, 1.0, c.key().seed)).collect();
+    let all: Vec<_> = cells.iter().map(|c| records(20, 1.0, 1.0, c.key().seed)).collect();
     let keys: Vec<&Key> = cells.iter().map(Cell::key).collect();
     write_requests(&dir.path().join("requests.parquet"), &keys, &all).unwrap();
     let ours = read_cells(dir.path(), &entries).unwrap();
     assert_eq!(ours.len(), cells.len());
-    for file in std::fs::read_dir(dir.path()).unwrap() {
-        let path = file.unwrap().path();
-        let mut frame = read(&path);
-        ParquetWriter::new(std::fs::File::create(&path).unwrap()).finish(&mut frame).unwrap();
-    }
-    let theirs = read_cells(dir.path(), &entries).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/polars");
+    let theirs = read_cells(&fixtures, &entries).unwrap();
     assert!(format!("{ours:?}") == format!("{theirs:?}"));
-    assert_eq!(read_requests(dir.path(), keys[5]).unwrap(), all[5]);
+    assert_eq!(read_requests(&fixtures, keys[5]).unwrap(), all[5]);
 }
 
 /// The path of the partial file is a link to `/dev/full`, which accepts no bytes. So the writer fails as on a full

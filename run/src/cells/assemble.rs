@@ -13,6 +13,7 @@ use super::warnings::Warnings;
 use crate::arena::Scenario;
 use crate::compare::Comparison;
 use crate::load::is_autoregressive;
+use crate::offered::{Offered, is_closed};
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
@@ -20,7 +21,7 @@ use crate::scaled;
 use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
+    Cell, Entry, Figure, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
     StepsWriter, advised, headline, relate, write_calibration, write_decisions, write_figures, write_flows,
     write_lengths, write_lives, write_positions, write_replica_counts, write_replicas, write_series, write_summary,
 };
@@ -36,6 +37,8 @@ pub struct Assembled {
     /// For each cell (one policy with one seed and one combination of swept values), in the order of the plan, which
     /// lists all runs: the digest of its results, and its numbers of requests and of request-steps.
     pub numbers: Vec<Numbers>,
+    /// What the page shows; `None` if no figures were asked for.
+    pub drawn: Option<Drawn>,
     /// The policy that the headline names first. `None` if no policy is compared with plain decoding.
     pub advised: Option<Advised>,
 }
@@ -46,6 +49,14 @@ pub struct Advised {
     pub policy: String,
     /// The policy's speedup over plain decoding with the first seed, for each combination of swept values.
     pub speedups: Vec<Option<f64>>,
+}
+
+/// The runs of a results folder with their figures, from which its page is made.
+pub struct Drawn {
+    /// The finished runs (one policy with one seed each), in the order of the plan.
+    pub cells: Vec<Cell>,
+    /// Their figures.
+    pub figures: Vec<Figure>,
 }
 
 /// The digest of the results of a cell (one run of one policy), to find cells with equal results, and the cell's
@@ -61,7 +72,7 @@ pub struct Numbers {
 }
 
 /// Writes tables and figures of a plan whose cells (runs of one policy each) are all stored, and compares the policies.
-/// Draws figures only if `figures` and the experiment's `output.figures` are true.
+/// Draws figures only if `figures` is true, and writes them only if the experiment's `output.figures` is true, too.
 ///
 /// # Errors
 /// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or the value of a paper's
@@ -90,6 +101,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let mut warnings = Warnings::default();
     let mut usable_blocks = Vec::with_capacity(entries.len());
     let mut numbers = Vec::with_capacity(entries.len());
+    let mut loads: Vec<Vec<Offered>> = vec![Vec::new(); plan.variants.len()];
     for (id, entry) in ids(plan).zip(entries) {
         let (stored, records) = store.open_cell(id)?.ok_or_else(|| {
             let gone = || format!("{} is gone", store.file(id).display());
@@ -105,6 +117,9 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         let of_replicas = stored.replicas.clone().unwrap_or_default();
         scaled.push(of_replicas.scaled.clone());
         let (cell, all_steps, said, blocks) = stored.into_cell(entry, &records);
+        if id.policy == plan.baseline {
+            loads[id.variant].extend(Offered::of(&records));
+        }
         requests.push(cell.key(), &records, &of_replicas).map_err(write_problem)?;
         records.check().map_err(|e| Problem::failed(e.to_string()))?;
         if let Some(steps) = &mut steps {
@@ -141,7 +156,6 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         write_replica_counts(&path("replica_counts.parquet"), keys(), &rows).map_err(write_problem)?;
         write_decisions(&path("decisions.parquet"), keys(), &rows).map_err(write_problem)?;
     }
-    let figures = figures && output.figures;
     let paper = plan.variants[0].experiment.paper.as_ref();
     let question = plan.variants[0].experiment.question.as_ref();
     if !figures && paper.is_none() && question.is_none() {
@@ -150,6 +164,15 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
+    let mut doubts = Vec::new();
+    let plain = cells.iter().skip(plan.baseline).step_by(plan.seeds.len() * plan.policies.len());
+    for (((result, variant), loads), plain) in comparison.variants.iter_mut().zip(&plan.variants).zip(loads).zip(plain)
+    {
+        let served_by = is_closed(variant).then(|| plan.policies[plan.baseline].spec.label());
+        result.load = Offered::mean(&loads).map(|load| Offered { served_by, ..load });
+        doubts.extend(result.load.as_ref().and_then(|load| load.doubt(variant, plain)));
+    }
+    doubts.dedup();
     let policies = comparison.variants.iter_mut().flat_map(|variant| &mut variant.policies);
     for (policy, costs) in policies.zip(scaled::costs(plan, &cells, &scaled)) {
         policy.scaled = costs;
@@ -158,6 +181,10 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     comparison.headline = headline(&report);
     let named = advised(&report);
     comparison.advised.clone_from(&named);
+    let figures = figures.then(|| foretoken_report::figures(&report));
+    if let Some(figures) = figures.as_ref().filter(|_| output.figures) {
+        keep_figures(folder, figures)?;
+    }
     let cells = report.cells;
     let advised = named.map(|policy| {
         let first = plan.seeds[0];
@@ -173,11 +200,10 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         comparison.question = Some(Answer::of(question, plan, &cells)?);
     }
     comparison.arena = Scenario::of(plan, &cells);
-    if figures {
-        draw(plan, folder, cells)?;
-    }
-    comparison.warnings = plan.warnings().into_iter().map(str::to_owned).chain(warnings.texts()).collect();
-    Ok(Assembled { comparison, numbers, advised })
+    comparison.warnings =
+        plan.warnings().into_iter().map(str::to_owned).chain(warnings.texts()).chain(doubts).collect();
+    let drawn = figures.map(|figures| Drawn { cells, figures });
+    Ok(Assembled { comparison, numbers, drawn, advised })
 }
 
 /// For each cell (one run of one policy), in the order of `plan`, which lists all runs: its policy, swept values and
@@ -270,11 +296,9 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
 }
 
-fn draw(plan: &Plan, folder: &Folder, cells: Vec<Cell>) -> Result<()> {
-    let figures = folder.figures();
-    std::fs::create_dir_all(&figures)
-        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", figures.display())))?;
-    let report = Report { name: plan.name.clone(), source: plan.source(), cells };
-    write_figures(&figures, &report).map_err(write_problem)?;
-    Ok(())
+fn keep_figures(folder: &Folder, figures: &[Figure]) -> Result<()> {
+    let to = folder.figures();
+    std::fs::create_dir_all(&to)
+        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())))?;
+    write_figures(&to, figures).map_err(write_problem)
 }

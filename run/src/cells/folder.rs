@@ -53,9 +53,13 @@ pub const CAPACITY_JSON: &str = "capacity.json";
 pub const FLEET_JSON: &str = "fleet.json";
 /// Name of the file that lists the runs of a validation, in which live runs are compared with simulations.
 pub const RUNS_JSON: &str = "runs.json";
+/// Name of the file with the ladders, in which each policy's loss is split by missing knowledge.
+pub const LADDER_JSON: &str = "ladder.json";
+/// Name of the page with the ladders.
+pub const LADDER_PAGE: &str = "ladder.html";
 /// The names of all files and folders that the program may write into a results folder. `--overwrite` removes only
 /// these.
-const OURS: [&str; 41] = [
+const OURS: [&str; 43] = [
     MANIFEST,
     CELLS,
     SHARDS,
@@ -85,6 +89,8 @@ const OURS: [&str; 41] = [
     PROBES,
     CAPACITY_JSON,
     FLEET_JSON,
+    LADDER_JSON,
+    LADDER_PAGE,
     "fleet.txt",
     "fleet.html",
     "fleet.parquet",

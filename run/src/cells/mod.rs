@@ -21,10 +21,12 @@ mod store;
 mod unwritten;
 mod warnings;
 
-pub use assemble::{Advised, Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
+pub use assemble::{Advised, Assembled, Drawn, Numbers, Unfinished, assemble, entries, finished_cells};
 pub use cell_file::{CellFile, PiecesOf, Written};
 pub use failures::{Failure, Failures};
-pub use folder::{CAPACITY_JSON, FLEET_JSON, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RUNS_JSON};
+pub use folder::{
+    CAPACITY_JSON, FLEET_JSON, Folder, LADDER_JSON, LADDER_PAGE, LIVE_JSON, Mode, OBSERVED_JSON, RUNS_JSON,
+};
 pub use id::{CellId, ids, in_words, key, swept};
 pub use lock::Lock;
 pub use manifest::{AGAIN, Manifest, Timing, digest};

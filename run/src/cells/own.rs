@@ -29,7 +29,7 @@ pub const REPORT: &str = "report";
 const NAMES: [(&str, &[&str]); 7] = [
     (CELLS, &["v#-s#-p#.cell", "v#-s#-p#.failure.json"]),
     (SHARDS, &["#-of-#.json", "#-of-#.lock", "begin.lock", "merge.lock", "alone-v#-p#.lock", EXPERIMENT]),
-    (PROBES, &["v#-p#-s#.json", "fleet-v#-p#-s#.json"]),
+    (PROBES, &["v#-p#-s#.json", "fleet-v#-p#-s#.json", "host#-v#-p#-s#.json"]),
     (FIGURES, &["*.svg"]),
     (TAPES, &["*.tape"]),
     (RECORDINGS, &["v#-s#.obs"]),

@@ -16,7 +16,7 @@ const PROMPT: u32 = 512;
 const OUTPUT: u32 = 256;
 
 /// The most draft tokens of a request in a step that a user can choose on the explorer's page.
-const LONGEST: usize = 16;
+pub(super) const LONGEST: usize = 16;
 
 /// Mean numbers of emitted tokens and of draft tokens of a round (one request's draft tokens of one step) under one
 /// acceptance source, by the draft length that the policy asks for.

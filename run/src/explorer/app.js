@@ -105,7 +105,7 @@
     return { state, wrong };
   };
   const write = (state) => {
-    const said = Object.keys(USUAL).filter((key) => state[key] !== USUAL[key]);
+    const said = Object.keys(USUAL).filter((key) => state[key] !== USUAL[key] || (key === "k" && presets.profile?.opens));
     return new URLSearchParams(said.map((key) => [key, state[key]])).toString();
   };
 
@@ -149,7 +149,18 @@
   const { format, fixed } = Words;
   const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
   Object.assign(USUAL, parse(presets.profile?.opens ?? "").state);
-  let { state, wrong } = parse(location.hash.slice(1));
+  // Reads the settings with which the page opens. If the acceptance is that of a run, the length is the best one, if none
+  // is given.
+  const opened = () => {
+    const hash = location.hash.slice(1);
+    const { state, wrong } = parse(hash);
+    if (presets.profile?.opens && !new URLSearchParams(hash).has("k")) {
+      const point = pointOf(state);
+      state.k = Model.server(point, presets).bestLength(state.n, state.c, LONGEST).length;
+    }
+    return { state, wrong };
+  };
+  let { state, wrong } = opened();
   let read = ""; // what was said of the last file
 
   const numbersOf = (p, room) => [
@@ -213,8 +224,8 @@
     const withHost = point.band && Model.server({ ...point, host: point.band }, presets);
     const columns = batches.map((batch) => {
       const speedups = lengths.map((k) => server.speedup(batch, state.c, k));
-      const best = speedups.reduce((b, s, i) => (s > b.s ? { k: i + 1, s } : b), { k: 0, s: 1 });
-      return { batch, speedups, best: best.k, bestSpeedup: best.s };
+      const best = Model.bestOf(speedups);
+      return { batch, speedups, best: best.length, bestSpeedup: best.speedup };
     });
     const rows = columns.map((c) => ({
       batch: c.batch, best: c.bestSpeedup, chosen: server.speedup(c.batch, state.c, state.k),
@@ -352,7 +363,7 @@
     if (window.innerWidth !== width) draw();
     width = window.innerWidth;
   });
-  window.addEventListener("hashchange", () => { ({ state, wrong } = parse(location.hash.slice(1))); show(); });
+  window.addEventListener("hashchange", () => { ({ state, wrong } = opened()); show(); });
 
   // For tests: `#check=[hash, …]` writes every number and sentence of those states into the page.
   const check = new URLSearchParams(location.hash.slice(1)).get("check");

@@ -103,6 +103,7 @@ const Config = (() => {
     ];
     const always = bytes * sum(grouped);
     const read = blocks.reduce((total, b) => total + b.total * b.bytes, 0);
+    const kernels = kernelsOf(shape, layers);
     return {
       layers, hidden, always_bytes: always, blocks,
       token_flops: { bf16: 2 * (sum(grouped) + dense + (experts ? experts.active * expert : 0)), fp8: 0, fp4: 0 },
@@ -114,7 +115,39 @@ const Config = (() => {
       state_bytes: 0, request_bytes: 0,
       weight_bytes: always + read + bytes * head * (shape.tied ? 1 : 2),
       sparse_layers: sum(({ feed_forward: f }) => (f.experts ? 1 : 0)),
-      active_experts: experts ? experts.active : 0, expert_width: experts ? hidden : 0,
+      active_experts: experts ? experts.active : 0, expert_width: experts ? hidden : 0, kernels,
+    };
+  };
+
+  // The kernels of a shape's pass (hardware/src/models/kernels.rs).
+  const kernelsOf = ({ hidden, bits, vocab, layers: groups }, layers) => {
+    const products = [];
+    const add = (count, parameters, weight, activations, split) => {
+      if (parameters <= 0) return;
+      const same = products.find((p) => p.bits === weight && p.activations === activations && p.split === split);
+      if (!same) products.push({ count, parameters: count * parameters, bits: weight, activations, split });
+      else [same.count, same.parameters] = [same.count + count, same.parameters + count * parameters];
+    };
+    const { heads, kv_heads, head_dim } = groups[0].attention.grouped;
+    const experts = [];
+    let activation = 0;
+    for (const { count, feed_forward } of groups) {
+      const inner = feed_forward.dense ? feed_forward.dense.intermediate : feed_forward.experts.shared_intermediate;
+      const own = (parameters) => add(count, parameters, bits.weights, bits.activations, true);
+      [hidden * head_dim * (heads + 2 * kv_heads), heads * head_dim * hidden, 2 * hidden * inner, inner * hidden].forEach(own);
+      activation += count * 3 * inner * 2;
+      const e = feed_forward.experts;
+      if (!e) continue;
+      add(count, hidden * e.total, 16, 16, false);
+      experts.push({
+        layers: count, total: e.total, active: e.active, parameters: count * 3 * hidden * e.intermediate,
+        bits: bits.experts, activations: bits.expert_activations,
+      });
+    }
+    add(1, hidden * vocab, bits.head, 16, true);
+    return {
+      products, experts, attentions: layers, attention_token_bytes: layers * (heads + kv_heads) * 2 * head_dim * 2,
+      recurrences: 0, norm_bytes: layers * 8 * hidden * 2, activation_bytes: activation,
     };
   };
 

@@ -25,7 +25,7 @@ const Experiment = (() => {
     return { roofline: { ...scaled(["pass_overhead_s", "layer_overhead_s", "all_reduce_s"], spec.roofline, factor), gpu: faster } };
   };
 
-  const datasheet = ({ source, own, ...numbers }) => numbers;
+  const datasheet = ({ source, own, floors, ...numbers }) => numbers;
 
   // The experiment for a point of the page. GPUs and models that have no preset are written out.
   const text = (point, presets, link) => {

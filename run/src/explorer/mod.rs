@@ -7,6 +7,7 @@
 //! needs no change here.
 
 mod acceptance;
+mod at_load;
 mod planned_machine;
 mod profiled_machine;
 
@@ -16,7 +17,8 @@ pub use profiled_machine::profiled_machine;
 
 use crate::host_band;
 use foretoken_hardware::config::HARMLESS_KEYS;
-use foretoken_hardware::gpus::{Gpu, gpus};
+use foretoken_hardware::floors::{self, SMALL_KERNELS, floors};
+use foretoken_hardware::gpus::{Gpu, GpuChoice, GpuPreset, gpus};
 use foretoken_hardware::models::catalog;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_report::html::policy;
@@ -87,7 +89,8 @@ pub fn page(machine: Option<&Machine>) -> String {
 /// The hardware that the page offers, as JSON: datasheets of GPUs, bytes and operations of models, the default settings
 /// of a roofline, and `machine`.
 fn presets(machine: Option<&Machine>) -> Value {
-    let mut gpus: Map<String, Value> = gpus().iter().map(|g| (g.name.clone(), gpu(&g.gpu, &g.source))).collect();
+    let preset = |g: &GpuPreset| (g.name.clone(), gpu(&GpuChoice::preset(&g.name), &g.gpu, &g.source));
+    let mut gpus: Map<String, Value> = gpus().iter().map(preset).collect();
     let mut models: Map<String, Value> = catalog().iter().map(|e| (e.name.clone(), json!(e.shape.work()))).collect();
     let mut shapes = Map::new();
     let mut profile = json!(machine);
@@ -108,13 +111,19 @@ fn presets(machine: Option<&Machine>) -> Value {
         "host": { "source": host_band::SOURCE, "law": host_band::measured() },
         "harmless": HARMLESS_KEYS,
         "roofline": defaults(),
+        "assumed": RooflineSpec::assumed(),
+        "floors": floors::measured().iter().map(|f| (f.gpu.clone(), json!(f))).collect::<Map<_, _>>(),
+        "small_kernels": SMALL_KERNELS,
+        "floors_pass_s": floors::PASS_S,
         "profile": profile,
     })
 }
 
-fn gpu(gpu: &Gpu, source: &str) -> Value {
+/// A GPU of the page: its datasheet, and the name of the measured GPU whose floors its kernels have.
+fn gpu(choice: &GpuChoice, gpu: &Gpu, source: &str) -> Value {
     let mut value = json!(gpu);
     value["source"] = source.into();
+    value["floors"] = floors(choice, gpu).gpu.as_str().into();
     value
 }
 
@@ -132,7 +141,7 @@ fn own_hardware(
     let (Ok(datasheet), Ok(shape)) = (roofline.gpu.gpu(), roofline.shape()) else { return };
     let named = &mut profile[role]["roofline"];
     if !gpus.contains_key(&roofline.gpu.to_string()) {
-        let mut own = gpu(&datasheet, "the run's settings");
+        let mut own = gpu(&roofline.gpu, &datasheet, "the run's settings");
         own["own"] = true.into();
         gpus.insert(roofline.gpu.to_string(), own);
     }

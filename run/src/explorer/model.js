@@ -7,6 +7,16 @@ const Model = (() => {
   const ps = (seconds) => Math.round(seconds * PS_PER_S);
   const seconds = (time) => time / PS_PER_S;
 
+  // Lengths whose steps give at most this share fewer tokens than the best one tie, as for `foretoken recommend`.
+  const TIE = 0.01;
+  // The best length by the speedups of the lengths 1, 2, …: the shortest of those that tie with the fastest. Length 0,
+  // which does not draft, is among them.
+  const bestOf = (speedups) => {
+    const all = [1, ...speedups];
+    const length = all.findIndex((s) => s * (1 + TIE) >= Math.max(...all));
+    return { length, speedup: all[length] };
+  };
+
   const sum = (list, of) => list.reduce((total, x, i) => total + of(x, i), 0);
 
   // The passes of a batch of `n` requests with `context` tokens each, of which `counts[j - 1]` have a j-th draft. Draft
@@ -92,9 +102,94 @@ const Model = (() => {
   const lacksPeak = (gpu, work) =>
     (work.token_flops.fp8 > 0 && !gpu.fp8_flops) || (work.token_flops.fp4 > 0 && !gpu.fp4_flops);
 
+  // (collective operations of a pass, bytes that a token moves over each link).
+  const messagesOf = (spec, work) => {
+    const n = spec.tensor_parallel;
+    if (n === 1) return [0, 0];
+    const sparse = spec.expert_parallel ? work.sparse_layers : 0;
+    const reduces = 2 * work.layers - sparse;
+    const reduceBytes = ((2 * (n - 1)) / n) * work.hidden * 2;
+    const exchangeBytes = (((2 * (n - 1)) / n) * work.expert_width * 2 * work.active_experts) / n;
+    return [reduces + 2 * sparse, reduces * reduceBytes + sparse * exchangeBytes];
+  };
+
+  // (seconds to read the KV, seconds to compute the pairs) of one kind of attention.
+  const attentionParts = (a, shape, n, bandwidth, flops) => {
+    let [read, pairs] = [shape.context + shape.batched, shape.pairs];
+    if (a.window !== null) {
+      const readers = a.by_token ? shape.batched : shape.requests;
+      if (readers > 0) read = Math.min(read, a.window * readers + (a.by_token ? 0 : shape.batched));
+      pairs = Math.min(pairs, a.window * shape.batched);
+    }
+    const packed = (a.pair_flops / flops) * pairs;
+    const unpacked = a.unpacked && (a.unpacked.pair_flops / flops) * pairs + (a.unpacked.token_flops / flops) * read;
+    const bytes = (a.bytes * Math.max(n / a.split, 1)) / bandwidth;
+    return [bytes * read, a.unpacked ? Math.min(packed, unpacked) : packed];
+  };
+
+  // A roofline whose kernels have floors and shares of their own (hardware/src/roofline/kernel_times.rs).
+  const floored = (spec, presets) => {
+    const gpu = presets.gpus[spec.gpu];
+    const work = presets.models[spec.model];
+    const kernels = work.kernels;
+    const fits = presets.floors[gpu.floors];
+    const n = spec.tensor_parallel;
+    const speed = n === 1 ? 1 : spec.parallel_efficiency ?? 1;
+    const bandwidth = (share) => gpu.bandwidth_bytes_s * speed * (spec.bandwidth_efficiency ?? share);
+    // Where the GPU lacks a precision of the model, engines multiply in bf16.
+    const lacking = lacksPeak(gpu, work);
+    const bitsOf = (k) => (lacking ? 16 : k.activations);
+    const peak = (bits) => (bits <= 4 ? gpu.fp4_flops : bits <= 8 ? gpu.fp8_flops : gpu.bf16_flops);
+    const flops = (bits, share) => peak(bits) * speed * (spec.compute_efficiency ?? share);
+    const fitOf = (kinds, k) =>
+      bitsOf(k) <= 4 ? kinds.fp4 : bitsOf(k) <= 8 ? kinds.fp8 : k.bits <= 8.5 ? kinds.weight_only : kinds.bf16;
+    const join = (fit, moved, computed) => (fit.join === "sum" ? moved + computed : Math.sqrt(moved * moved + computed * computed));
+    const [messages, linkBytes] = messagesOf(spec, work);
+    const products = kernels.products.map((p) => {
+      const [fit, gpus] = [fitOf(fits.products, p), p.split ? n : 1];
+      const moved = ((p.parameters / gpus) * p.bits) / 8 / bandwidth(fit.bandwidth);
+      return { fit, floor: p.count * fit.floor_s, moved, computed: (2 * p.parameters) / gpus / flops(bitsOf(p), fit.flops) };
+    });
+    const experts = kernels.experts.map((e) => {
+      const fit = fitOf(fits.experts, e);
+      const numbers = (4 * e.active * e.layers * work.expert_width) / (spec.expert_parallel ? n : 1);
+      return {
+        fit, total: e.total, miss: 1 - e.active / e.total, floor: e.layers * fit.floor_s,
+        token: numbers / bandwidth(fit.token_bandwidth),
+        moved: ((e.parameters / n) * e.bits) / 8 / bandwidth(fit.bandwidth),
+        computed: (2 * e.active * e.parameters) / n / flops(bitsOf(e), fit.flops),
+      };
+    });
+    const floorsOf = (list) => sum(list, (k) => k.floor);
+    const fixed = (spec.pass_overhead_s ?? presets.floors_pass_s)
+      + work.layers * (spec.layer_overhead_s ?? presets.small_kernels * fits.small.floor_s)
+      + messages * (spec.all_reduce_s ?? fits.all_reduce.floor_s)
+      + kernels.attentions * fits.attention.floor_s + kernels.recurrences * fits.recurrent.floor_s
+      + floorsOf(products) + floorsOf(experts);
+    const perRequest = kernels.attentions * fits.attention.request_s
+      + (2 * work.state_bytes) / n / bandwidth(fits.recurrent.bandwidth);
+    const perToken = kernels.attention_token_bytes / n / bandwidth(fits.attention.token_bandwidth)
+      + (kernels.norm_bytes + kernels.activation_bytes / n) / bandwidth(fits.small.bandwidth)
+      + linkBytes / (gpu.link_bytes_s * fits.all_reduce.bandwidth) + sum(experts, (e) => e.token);
+    const [attended, pairs] = [n * bandwidth(fits.attention.bandwidth), n * flops(16, fits.attention.flops)];
+    const reuse = spec.expert_reuse || 0;
+    const counted = expertsRead(spec.experts_read || []);
+    return (shape) => {
+      const tokens = shape.batched;
+      const choosers = tokens - Math.max(tokens - 1, 0) * reuse;
+      const read = (e) => counted(tokens) ?? e.total * (1 - Math.pow(e.miss, choosers));
+      const multiplied = sum(products, (p) => join(p.fit, p.moved, p.computed * tokens));
+      const chosen = sum(experts, (e) => join(e.fit, read(e) * e.moved, e.computed * tokens));
+      const attention = sum(work.attention, (a) => join({}, ...attentionParts(a, shape, n, attended, pairs)));
+      return ps(fixed + multiplied + chosen + attention + perRequest * shape.requests + perToken * tokens);
+    };
+  };
+
   // A roofline: `presets.models` has what the passes of a model move and compute (hardware/src/models/shape.rs), and
   // `presets.gpus` the numbers of datasheets.
-  const roofline = (spec, presets) => {
+  const roofline = (given, presets) => {
+    if (given.floors) return floored(given, presets);
+    const spec = { ...presets.assumed, ...given };
     const gpu = presets.gpus[spec.gpu];
     const work = presets.models[spec.model];
     const n = spec.tensor_parallel;
@@ -102,12 +197,7 @@ const Model = (() => {
     const bandwidth = gpu.bandwidth_bytes_s * spec.bandwidth_efficiency * speedup;
     const flops = (peak) => peak * spec.compute_efficiency * speedup;
     const bf16 = flops(gpu.bf16_flops);
-    const sparse = spec.expert_parallel ? work.sparse_layers : 0;
-    const reduces = n === 1 ? 0 : 2 * work.layers - sparse;
-    const messages = n === 1 ? 0 : reduces + 2 * sparse;
-    const reduceBytes = ((2 * (n - 1)) / n) * work.hidden * 2;
-    const exchangeBytes = (((2 * (n - 1)) / n) * work.expert_width * 2 * work.active_experts) / n;
-    const linkBytes = n === 1 ? 0 : reduces * reduceBytes + sparse * exchangeBytes;
+    const [messages, linkBytes] = messagesOf(spec, work);
     const fixed = spec.pass_overhead_s + work.layers * spec.layer_overhead_s + messages * spec.all_reduce_s;
     // Where the GPU lacks a precision of the model, engines multiply in bf16.
     const lacking = lacksPeak(gpu, work);
@@ -121,18 +211,7 @@ const Model = (() => {
       const chosen = () => counted(tokens) ?? b.total * (1 - Math.pow(1 - b.active / b.total, choosers));
       return sum + (b.total > 1 ? chosen() : 1) * (b.bytes / bandwidth);
     };
-    const attentionTime = (shape) => (sum, a) => {
-      let [read, pairs] = [shape.context + shape.batched, shape.pairs];
-      if (a.window !== null) {
-        const readers = a.by_token ? shape.batched : shape.requests;
-        if (readers > 0) read = Math.min(read, a.window * readers + (a.by_token ? 0 : shape.batched));
-        pairs = Math.min(pairs, a.window * shape.batched);
-      }
-      const packed = (a.pair_flops / bf16) * pairs;
-      const unpacked = a.unpacked && (a.unpacked.pair_flops / bf16) * pairs + (a.unpacked.token_flops / bf16) * read;
-      const bytes = (a.bytes * Math.max(n / a.split, 1)) / bandwidth;
-      return sum + Math.max(bytes * read, a.unpacked ? Math.min(packed, unpacked) : packed);
-    };
+    const attentionTime = (shape) => (sum, a) => sum + Math.max(...attentionParts(a, shape, n, bandwidth, bf16));
     return (shape) => {
       const tokens = shape.batched;
       const choosers = tokens - Math.max(tokens - 1, 0) * reuse;
@@ -228,15 +307,9 @@ const Model = (() => {
     const speedup = (batch, context, length, of = acceptance) =>
       (tokensOf(of, length) * stepTime(batch, context, 0)) / stepTime(batch, context, length, of);
 
-    // The length, from 0, with the most expected tokens a second; the shortest one if several are equal.
-    const bestLength = (batch, context, longest) => {
-      let best = { length: 0, speedup: 1 };
-      for (let length = 1; length <= longest; length++) {
-        const s = speedup(batch, context, length);
-        if (s > best.speedup) best = { length, speedup: s };
-      }
-      return best;
-    };
+    // The length, from 0, with the most expected tokens a second; the shortest one if several tie.
+    const bestLength = (batch, context, longest) =>
+      bestOf(Array.from({ length: longest }, (_, i) => speedup(batch, context, i + 1)));
 
     // The least constant acceptance at which drafting `length` tokens is no slower than not drafting; null: not even
     // at 1.
@@ -347,5 +420,5 @@ const Model = (() => {
     };
   };
 
-  return { at, server, memory, room, lacksPeak, tokensOf, sharesOf, expectedTokens, seconds };
+  return { at, server, bestOf, memory, room, lacksPeak, tokensOf, sharesOf, expectedTokens, seconds };
 })();

@@ -49,6 +49,7 @@ const Words = (() => {
     }
     const turns = p.banded && p.best_length > 0 && p.banded.best_length === 0;
     const best = p.best_length === length ? "No other length is better."
+      : p.speedup >= p.best_speedup ? `${p.best_length > 0 ? `${p.best_length} would be` : "Not drafting is"} as good.`
       : p.best_length === 0 ? "No length pays here."
         : `${p.best_length} would be best (${format.speedup(p.best_speedup)})${turns ? " without host time, and none with that of a measured server" : ""}.`;
     const says = p.speedup > 1 ? "pays" : "does not pay";

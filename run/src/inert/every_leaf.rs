@@ -92,9 +92,23 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
         )
     };
     let recorded = write("recorded.jsonl", rows(row));
-    let row = |i| format!("{},{},{},qa,{i}\n", 1_700_000_000_000_u64 + 125 * u64::from(i), 30 + i, 9 + i % 7);
-    let named_columns = write("own.csv", "when,in,out,kind,prio\n".to_owned() + &rows(row));
-    let columns = "format = \"columns\", columns = { arrival = \"when\", prompt = \"in\", output = \"out\", category = \"kind\", priority = \"prio\", unit = \"ms\" }";
+    let row = |i: u32| {
+        let ids: Vec<String> = (0..(30 + i) / 8).map(|block| block.to_string()).collect();
+        let at = 1_700_000_000_000_u64 + 125 * u64::from(i);
+        format!("{at},{},{},qa,{i},{}\n", 30 + i, 9 + i % 7, ids.join(" "))
+    };
+    let named_columns = write("own.csv", "when,in,out,kind,prio,ids\n".to_owned() + &rows(row));
+    let row = |i: u32| {
+        let ids: Vec<u32> = (0..(30 + i).div_ceil(8)).collect();
+        format!(
+            "{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": 9, \"hash_ids\": {ids:?}}}\n",
+            125 * i,
+            30 + i
+        )
+    };
+    let mooncake = write("mooncake.jsonl", rows(row));
+    let mooncake = format!("{{ path = \"{mooncake}\", format = \"mooncake\", unit = \"ms\", block_size = 8 }}");
+    let columns = "format = \"columns\", columns = { arrival = \"when\", prompt = \"in\", output = \"out\", category = \"kind\", priority = \"prio\", unit = \"ms\", prefix = \"ids\" }, block_size = 8";
     let common = "format = \"burstgpt\", unsorted = \"error\", zero_tokens = \"drop\", max_prompt_len = 50, max_output_len = 14, max_total_len = 60";
     let burstgpt = "failed_rows = \"drop\", ties = \"keep\", model = \"ChatGPT\", log_type = \"Conversation log\"";
     let spec = "format = \"spec-bench\", turns = \"first\", sample = \"shuffle\"";
@@ -110,6 +124,12 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
             format!("workload.arrivals={{ trace = {{ path = \"{named_columns}\", {columns} }} }}"),
         ],
         vec![format!("workload.lengths={{ trace = {{ path = \"{named_columns}\", {columns} }} }}")],
+        vec![
+            "--remove workload.requests".to_owned(),
+            "--remove workload.lengths".to_owned(),
+            format!("workload.arrivals={{ trace = {mooncake} }}"),
+        ],
+        vec![format!("workload.lengths={{ trace = {mooncake} }}")],
         vec![format!(
             "workload.lengths={{ trace = {{ path = \"{burst}\", {common}, {burstgpt}, sample = \"in-order\" }} }}"
         )],
@@ -223,7 +243,8 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
 /// Parts of the paths of settings that this test does not change, because it cannot guess another valid value: names
 /// and paths in files, lists and thresholds that must ascend, parameters that depend on each other, and values that
 /// some experiments refuse.
-const NOT_GUESSED: [&str; 28] = [
+const NOT_GUESSED: [&str; 29] = [
+    ".trace.block_size",
     ".trace.format",
     ".trace.log_type",
     ".trace.model",

@@ -14,6 +14,6 @@ mod render;
 mod rungs;
 
 pub use climb::{Ladder, Ladders, Rung};
-pub use plan::{LADDER_JSON, PAGE, of as plan_of};
+pub use plan::of as plan_of;
 pub use render::{page, render, render_json};
 pub use rungs::RUNGS;

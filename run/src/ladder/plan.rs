@@ -10,13 +10,6 @@ use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 
-/// Name of the JSON file in a results folder with the ladders, in which each policy's loss is split by missing
-/// knowledge.
-pub const LADDER_JSON: &str = "ladder.json";
-/// Name of the HTML page in a results folder with the ladders, in which each policy's loss is split by missing
-/// knowledge.
-pub const PAGE: &str = "ladder.html";
-
 /// The wrapper policies of the first three rungs of a ladder, which splits a policy's loss by missing knowledge. Each
 /// wrapper gives the policy that it contains one true value, such as the true cost.
 const WRAPPERS: [&str; 3] = ["true-cost", "true-calibration", "true-rates"];
@@ -60,6 +53,11 @@ pub struct LadderRuns {
 /// The experiment is wrong, its acceptance is recorded (which gives no probabilities), or it has no policy that drafts
 /// and that a server can run.
 pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns)> {
+    // The ladder adds the oracles itself, so a scenario of the arena need not name one. Without `policies` a scenario
+    // has all policies, and its table says so.
+    if document.get(&Path::of("policies")).is_some() {
+        document.remove(&Path::of("arena"));
+    }
     let asked = Plan::of(document.clone(), folder)?;
     if matches!(asked.source(), Source::Recorded | Source::ProfiledRecorded) {
         let what =

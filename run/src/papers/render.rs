@@ -72,7 +72,7 @@ fn difference(claim: &Compared) -> String {
     match (claim.difference, claim.agrees) {
         (_, None) => "-".to_owned(),
         (Some(0.0), Some(true)) | (None, Some(true)) => "none".to_owned(),
-        (Some(d), _) => format!("{:+.1} %", d * 100.0),
+        (Some(d), _) => foretoken_report::signed_percent(d),
         (None, Some(false)) => "not so".to_owned(),
     }
 }
@@ -100,7 +100,7 @@ pub fn in_words(measured: &Measured, ours: bool, one: impl Fn(f64) -> String) ->
 /// with its sign and one decimal.
 pub fn number(x: f64, share: bool) -> String {
     if share {
-        return format!("{:+.1} %", x * 100.0);
+        return foretoken_report::signed_percent(x);
     }
     let digits = match x.abs() {
         a if a >= 100.0 => 0,

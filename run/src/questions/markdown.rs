@@ -53,7 +53,22 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// Wraps a text into lines of at most 110 characters.
+/// Wraps a text into lines of at most 110 characters. A line that begins with the number of an issue, such as `#123`,
+/// would be a heading, so its first character is escaped.
 fn wrap(text: &str) -> String {
-    lines(text, Options::new(110))
+    lines(text, Options::new(110)).split_inclusive('\n').fold(String::new(), |page, line| {
+        let escape = if line.starts_with('#') { "\\" } else { "" };
+        page + escape + line
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_an_issue_is_no_heading() {
+        let text = wrap(&format!("{} #12755 and more", "word ".repeat(21).trim_end()));
+        assert_eq!(text.trim_end().lines().nth(1), Some("\\#12755 and more"), "{text}");
+    }
 }

@@ -14,7 +14,7 @@ pub use paper::paper;
 pub use portable::Portable;
 pub use results::Results;
 
-use crate::cells::{Folder, write_problem};
+use crate::cells::{Assembled, Folder, write_problem};
 use crate::explorer::PAGE;
 use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use foretoken_spec::problem::{Problem, Result};
@@ -34,6 +34,18 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
     let results = Results::open(folder)?;
     let to = Folder::at(folder.to_path_buf()).report();
     Ok(write(results, None, &to)?.page)
+}
+
+/// Makes the page of the results folder `folder` from the results that were just written into it, without reading the
+/// tables back. Returns the page's path; `None` if no figures were asked for. Takes the drawn figures out of `made`.
+///
+/// # Errors
+/// The folder's manifest or experiment cannot be read, or the page cannot be written (see [`write()`]).
+pub fn make_of(folder: &Path, made: &mut Assembled) -> Result<Option<PathBuf>> {
+    let Some(drawn) = made.drawn.take() else { return Ok(None) };
+    let results = Results::just_made(folder, &made.comparison, drawn)?;
+    let to = Folder::at(folder.to_path_buf()).report();
+    Ok(Some(write(results, None, &to)?.page))
 }
 
 /// An HTML page of results that was written.
@@ -59,7 +71,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
     let folder = results.folder.display().to_string();
     let portable = Portable::of(results.manifest.inputs.keys().cloned().chain([folder]), &results.config);
     let claims = claims::section(&results);
-    let Results { manifest, mut cells, warnings, partial, config, source, host_band, .. } = results;
+    let Results { manifest, mut cells, figures, warnings, partial, config, source, host_band, .. } = results;
     if let Some(compared) = &mut compared {
         compared.set_changes(&mut cells);
         compared.differs.iter_mut().for_each(|(_, was, is)| (*was, *is) = (portable.text(was), portable.text(is)));
@@ -79,7 +91,9 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
         RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
     let report = Report { name: manifest.name, source, cells };
     let changes = run.compared.as_ref().map(|compared| compared.sentence(&report));
-    let html = run_page(&report, &run).html();
+    // A comparison with other results has figures of its own, so nothing was drawn before.
+    let figures = figures.filter(|_| run.compared.is_none()).unwrap_or_else(|| foretoken_report::figures(&report));
+    let html = run_page(&report, &figures, &run).html();
     let mut files = vec![(TIMING, timing.as_str())];
     files.extend(explorer_page.as_deref().map(|text| (PAGE, text)));
     // The page's HTML is written last, so that its links never point at missing files.

@@ -3,7 +3,7 @@
 
 use super::Results;
 use crate::cells::write_problem;
-use foretoken_report::{Cell, Report, Staged, column_figures};
+use foretoken_report::{Cell, Mark, Report, Staged, column_figures};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
@@ -49,21 +49,24 @@ pub fn paper(results: Results, to: &Path) -> Result<Vec<String>> {
     Ok(files.into_iter().map(|(name, _)| name).collect())
 }
 
-/// The numbers of all runs as CSV: a row for each run, with its policy, swept values and seed. A missing number is
-/// empty.
+/// The numbers of all runs as CSV: a row for each run, with its policy, swept values, seed and marks. A missing number
+/// is empty.
 fn numbers(cells: &[Cell]) -> String {
     let mut csv = csv::Writer::from_writer(Vec::new());
     let swept = cells.first().map_or(Vec::new(), |c| c.key().sweep.iter().map(|s| s.path.clone()).collect());
     let head = ["policy".to_owned()].into_iter().chain(swept).chain(["seed".to_owned()]);
     let write = "a line into memory";
-    csv.write_record(head.chain(COLUMNS.iter().map(|c| c.0.to_owned()))).expect(write);
+    let marks = Mark::ALL.map(|mark| mark.key().to_owned());
+    csv.write_record(head.chain(COLUMNS.iter().map(|c| c.0.to_owned())).chain(marks)).expect(write);
     for cell in cells {
         let key = cell.key();
         let name =
             [key.policy.clone()].into_iter().chain(key.sweep.iter().map(|s| s.shown())).chain([key.seed.to_string()]);
         let number =
             |column: &Column| (column.1)(cell).filter(|x| x.is_finite()).map_or(String::new(), |x| x.to_string());
-        csv.write_record(name.chain(COLUMNS.iter().map(number))).expect(write);
+        let marks = Mark::of(&[cell]);
+        let marks = Mark::ALL.map(|mark| marks.contains(&mark).to_string());
+        csv.write_record(name.chain(COLUMNS.iter().map(number)).chain(marks)).expect(write);
     }
     String::from_utf8(csv.into_inner().expect(write)).expect("texts and numbers are UTF-8")
 }

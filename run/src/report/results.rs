@@ -1,12 +1,13 @@
 //! Reads a results folder: complete results, or the finished runs of an experiment that did not end.
 
-use crate::cells::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
+use crate::cells::{Drawn, EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
+use crate::compare::Comparison;
 use crate::host_band::HostBand;
 use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::Plan;
 use crate::questions::Answer;
-use foretoken_report::{Cell, Source, read_cells, relate};
+use foretoken_report::{Cell, Figure, Source, read_cells, relate};
 use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,8 @@ pub struct Results {
     pub source: Source,
     /// The finished runs (one policy with one seed each), in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
+    /// The figures of these runs, if they were drawn already.
+    pub figures: Option<Vec<Figure>>,
     /// Warnings of the policies and of the engine, and lines about settings that did nothing.
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
@@ -67,10 +70,7 @@ impl Results {
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
         manifest.check(folder, READ)?;
-        let source = Source::named(&manifest.source).ok_or_else(|| {
-            let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
-            Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
-        })?;
+        let source = source(folder, &manifest)?;
         let mut plan = Plan::of_results(folder)?;
         if source == Source::Observed {
             plan.observed()?;
@@ -109,7 +109,50 @@ impl Results {
         });
         let config = fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?;
         let (folder, host_band, (paper, question)) = (folder.to_path_buf(), band, claims);
-        Ok(Results { folder, manifest, config, plan, source, cells, warnings, partial, host_band, paper, question })
+        let figures = None;
+        Ok(Results {
+            folder,
+            manifest,
+            config,
+            plan,
+            source,
+            cells,
+            figures,
+            warnings,
+            partial,
+            host_band,
+            paper,
+            question,
+        })
+    }
+
+    /// The results that were just written into `folder`, from memory. They are those that [`Results::open`] reads from
+    /// the folder.
+    ///
+    /// # Errors
+    /// The manifest or the experiment of the folder cannot be read.
+    pub fn just_made(folder: &Path, comparison: &Comparison, drawn: Drawn) -> Result<Results> {
+        let manifest = Manifest::read(folder)?;
+        let source = source(folder, &manifest)?;
+        let mut plan = Plan::of_results(folder)?;
+        if source == Source::Observed {
+            plan.observed()?;
+        }
+        let settings = comparison.settings.iter().flat_map(Inert::lines);
+        Ok(Results {
+            folder: folder.to_path_buf(),
+            manifest,
+            config: fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?,
+            plan,
+            source,
+            cells: drawn.cells,
+            figures: Some(drawn.figures),
+            warnings: comparison.warnings.iter().cloned().chain(settings).collect(),
+            partial: None,
+            host_band: comparison.host_band.clone(),
+            paper: comparison.paper.clone(),
+            question: comparison.question.clone(),
+        })
     }
 
     /// JavaScript that writes the simulator's speed into the page. It is in a file of its own, so that the page is the
@@ -132,6 +175,14 @@ impl Results {
         let quoted = serde_json::to_string(&(text + ".")).expect("a string always serialises");
         format!("document.getElementById(\"timing\").textContent = {quoted};\n")
     }
+}
+
+/// Where the numbers of a results folder come from, by its manifest.
+fn source(folder: &Path, manifest: &Manifest) -> Result<Source> {
+    Source::named(&manifest.source).ok_or_else(|| {
+        let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
+        Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
+    })
 }
 
 fn from_tables(folder: &Path, plan: &Plan) -> Result<Vec<Cell>> {

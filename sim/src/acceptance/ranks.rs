@@ -17,7 +17,7 @@ const RANKS: usize = 64;
 /// order of magnitude of SpecInfer's Table 1. In SpecForge's published results the accepted lengths of Qwen3-Next's
 /// trees are 7 % longer than the accepted lengths of chains of the same depth and budget. With the default values they
 /// are 4 % longer; values fitted to these results (all default values times 1.1 to 1.3) are hardly better. Trees of
-/// other models are 12 % shorter than their chains, which no law explains (`policies/tests/specforge.rs`).
+/// other models are 12 % shorter than their chains, which no law explains (`policies/tests/all/specforge.rs`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub struct RankLaw {

@@ -12,3 +12,4 @@ mod online;
 mod order;
 mod sessions;
 mod speculation;
+mod states;

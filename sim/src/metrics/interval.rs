@@ -1,19 +1,60 @@
 //! Student-t confidence intervals over seeds. One seed gives no interval.
 
+/// The values that a quantity can have. An interval over seeds ends where the quantity ends: Student's interval of
+/// shares, lengths and times may go beyond, which no run can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// Every number, such as a difference or a logarithm.
+    Any,
+    /// From 0 on, such as a time, a rate or a number of tokens.
+    FromZero,
+    /// From 1 on, such as an acceptance length, which counts the target's own token.
+    FromOne,
+    /// 0 to 1, such as a share of requests.
+    Share,
+    /// 0 to 100, a share in percent.
+    Percent,
+}
+
+impl Range {
+    /// The least and the greatest value.
+    pub fn ends(self) -> (f64, f64) {
+        match self {
+            Range::Any => (f64::NEG_INFINITY, f64::INFINITY),
+            Range::FromZero => (0.0, f64::INFINITY),
+            Range::FromOne => (1.0, f64::INFINITY),
+            Range::Share => (0.0, 1.0),
+            Range::Percent => (0.0, 100.0),
+        }
+    }
+}
+
 /// A mean over replications (runs with different seeds), with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     /// The mean of the per-seed values.
     pub mean: f64,
-    /// Half the width of the 95 % confidence interval; `None` if there is only one seed.
+    /// Half the width of Student's 95 % confidence interval, which may go beyond the values that the quantity can have;
+    /// `None` if there is only one seed.
     pub half_width: Option<f64>,
+    /// The lower end of the 95 % interval, not below what the quantity can be; `None` if there is only one seed.
+    pub low: Option<f64>,
+    /// The upper end of the 95 % interval, not above what the quantity can be; `None` if there is only one seed.
+    pub high: Option<f64>,
     /// Number of replications (runs with different seeds) in the mean.
     pub n: usize,
 }
 
 impl Interval {
-    /// The mean of `values`, one for each seed, with its 95 % confidence interval; `None` without values.
+    /// The mean of `values`, one for each seed, with its 95 % confidence interval; `None` without values. The quantity
+    /// may be any number, such as a difference.
     pub fn of(values: &[f64]) -> Option<Interval> {
+        Interval::within(Range::Any, values)
+    }
+
+    /// The mean of `values` of a quantity with this range, one value for each seed, with its 95 % confidence interval;
+    /// `None` without values.
+    pub fn within(range: Range, values: &[f64]) -> Option<Interval> {
         let n = values.len();
         if n == 0 {
             return None;
@@ -23,7 +64,22 @@ impl Interval {
             let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
             student_t_975(n - 1) * (variance / n as f64).sqrt()
         });
-        Some(Interval { mean, half_width, n })
+        let (least, most) = range.ends();
+        // The mean stays inside the interval also if it is rounded to just beyond the range.
+        let low = half_width.map(|half| (mean - half).max(least).min(mean));
+        let high = half_width.map(|half| (mean + half).min(most).max(mean));
+        Some(Interval { mean, half_width, low, high, n })
+    }
+
+    /// Both ends of the 95 % interval; `None` with one seed.
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        self.low.zip(self.high)
+    }
+
+    /// Does the quantity's range cut off an end of the interval? Then `± half_width` would name impossible values.
+    pub fn is_cut(&self) -> bool {
+        let whole = |half: f64| (self.mean - half, self.mean + half);
+        self.half_width.map(whole) != self.ends()
     }
 }
 
@@ -89,6 +145,24 @@ mod tests {
         assert!((i.half_width.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-12);
         assert_eq!(Interval::of(&[5.0]).unwrap().half_width, None);
         assert_eq!(Interval::of(&[]), None);
+    }
+
+    #[test]
+    fn an_interval_ends_where_its_quantity_ends() {
+        let ends = |range, values: &[f64]| Interval::within(range, values).unwrap().ends().unwrap();
+        let shares = [0.0, 0.0, 0.1];
+        assert!(Interval::of(&shares).unwrap().low.unwrap() < -0.1);
+        assert_eq!(ends(Range::Share, &shares).0, 0.0);
+        assert_eq!(ends(Range::Share, &[1.0, 1.0, 0.9]).1, 1.0);
+        assert_eq!(ends(Range::Percent, &[100.0, 90.0]).1, 100.0);
+        assert_eq!(ends(Range::FromOne, &[1.0, 1.2]).0, 1.0);
+        assert_eq!(ends(Range::FromZero, &[0.0, 5.0]).0, 0.0);
+        assert!(ends(Range::FromZero, &[0.0, 5.0]).1 > 5.0);
+        assert!(Interval::within(Range::Share, &shares).unwrap().is_cut());
+        let narrow = Interval::within(Range::Share, &[0.5, 0.5001, 0.5002]).unwrap();
+        assert!(!narrow.is_cut() && narrow.ends() == Interval::of(&[0.5, 0.5001, 0.5002]).unwrap().ends());
+        assert_eq!(Interval::within(Range::Share, &[0.5]).unwrap().ends(), None);
+        assert!(!Interval::within(Range::Share, &[0.5]).unwrap().is_cut());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use flow::{FLOW_BINS, Flow, FlowBin, Stay};
 pub use gaps::Gaps;
 pub use hand_off::HandOff;
 pub use in_order::{InOrder, PIECE, Pieces};
-pub use interval::{Interval, RatioInterval, student_t_975};
+pub use interval::{Interval, Range, RatioInterval, student_t_975};
 pub use lengths::{LengthRow, LengthSums, Lengths};
 pub(crate) use lived::Life;
 pub use lived::{Lived, Lives, PARTS, Spent};

@@ -3,6 +3,7 @@
 
 use super::{Pieces, RequestRecords};
 use crate::time::Time;
+use crate::workload::arrival_rate;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -74,8 +75,8 @@ fn overload_in(records: &dyn Pieces, ids: Range<usize>) -> Option<Overload> {
         completed += usize::from(r.finished(i) && r.finish[i] <= last);
         waiting.iter_mut().zip(times).for_each(|(waiting, at)| *waiting += u64::from(waits(r, i, at)));
     });
-    let found =
-        Overload { offered_req_s: (count - 1) as f64 / span, completed_req_s: completed as f64 / span, waiting };
+    let offered_req_s = arrival_rate(count, span)?;
+    let found = Overload { offered_req_s, completed_req_s: completed as f64 / span, waiting };
     let least = LEAST_WAITING.max(count as u64 / 20);
     let no_burst = 2 * waiting[1] >= waiting[2];
     (waiting[2] >= least && no_burst && found.completed_req_s < found.offered_req_s).then_some(found)

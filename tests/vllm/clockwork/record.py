@@ -37,6 +37,8 @@ VARIANTS = {
     "prefix-caching": {"method": "draft_model", "more": ["--enable-prefix-caching"], "settings": {"engine.prefix_caching": "true"}},
     "by-batch-size": {"method": "draft_model"},
 }
+# What the plug-in in asynchronous/ prints before it says how the server schedules.
+SCHEDULES = b"clockwork platform schedules: "
 # Every load has documents of its own, the same ones at every draft length.
 SEEDS = {"closed-1": 101, "closed-4": 104, "closed-12": 112, "open-0.3": 203, "open-0.7": 207, "open-0.9": 209}
 
@@ -69,7 +71,6 @@ class Server:
             CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-{name(args, k)}.csv"),
             CLOCKWORK_SEAT=str(args.seat),
             CLOCKWORK_POLICY=args.policy,
-            VLLM_TARGET_DEVICE="cpu",
             VLLM_CPU_KVCACHE_SPACE="1",
             VLLM_CPU_OMP_THREADS_BIND="0",
             OMP_NUM_THREADS="1",
@@ -77,11 +78,16 @@ class Server:
             VLLM_NO_USAGE_STATS="1",
             VLLM_LOGGING_CONFIG_PATH=str(ROOT / "experiments" / "vllm-logging.json"),
         )
+        # With this variable vLLM takes its own CPU platform, which schedules synchronously, and no plug-in.
+        env.pop("VLLM_TARGET_DEVICE", None)
+        if not args.asynchronous:
+            env["VLLM_TARGET_DEVICE"] = "cpu"
         self.log_path = args.out / f"{name(args, k)}.log"
         self.url = f"http://127.0.0.1:{args.port}"
         if self.answers():
             sys.exit(f"port {args.port} is in use: end what listens there, or name another --port")
         self.log = open(self.log_path, "ab")
+        before = self.log_path.stat().st_size
         self.process = subprocess.Popen(args.first + command, env=env, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
         end = time.time() + 300
         while not self.answers():
@@ -91,6 +97,11 @@ class Server:
                 self.stop()
                 sys.exit(f"the server does not answer after 300 s: see {self.log_path}")
             time.sleep(0.5)
+        said = [line for line in self.log_path.read_bytes()[before:].splitlines() if SCHEDULES in line]
+        wanted = [b"asynchronous"] if args.asynchronous else []
+        if sorted({line.split(SCHEDULES)[1].strip() for line in said}) != wanted:
+            self.stop()
+            sys.exit(f"the server does not schedule as asked: {self.log_path} says {said or 'nothing of the plug-in in asynchronous/'}")
 
     def answers(self) -> bool:
         try:

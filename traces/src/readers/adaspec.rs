@@ -13,6 +13,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let time = table.column(names.time)?;
     collector.gives.lengths = false;
     while table.next()? {
+        collector.at(table.line(), table.bytes(time));
         collector.push(table.line(), Request::new(table.seconds(time)?, 1, 1), names)?;
     }
     collector.finish()

@@ -3,7 +3,7 @@
 //! `TIMESTAMP` is wall-clock time with seven decimals. A time zone is accepted; without one the time is UTC. Arrival
 //! times count from the earliest request that is kept.
 
-use super::clock::{Origin, instant};
+use super::clock::{Origin, beyond_2100, instant};
 use super::collector::{Collector, Names};
 use super::table::Table;
 use super::trace::Trace;
@@ -20,8 +20,12 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let mut origin = Origin::with_margin(1);
     while table.next()? {
         let at = instant(table.bytes(time)).ok_or_else(|| table.bad(time, NOT_A_TIME))?;
+        if beyond_2100(at) {
+            return Err(table.bad(time, "is later than the year 2100"));
+        }
         let at =
             origin.place(at).ok_or_else(|| table.bad(time, "is over a day before or 212 days after the first row"))?;
+        collector.at(table.line(), table.bytes(time));
         collector.push(table.line(), Request::new(at, table.tokens(prompt)?, table.tokens(output)?), NAMES)?;
     }
     collector.start_at_zero();

@@ -25,6 +25,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
             continue;
         }
         let request = Request::new(table.seconds(time)?, table.tokens(prompt)?, table.tokens(output)?);
+        collector.at(table.line(), table.bytes(time));
         collector.push_or_failed(table.line(), request, NAMES)?;
     }
     collector.finish()

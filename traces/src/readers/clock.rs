@@ -1,9 +1,34 @@
 //! Parses wall-clock times in the forms that logs use, and shifts times to the engine's clock, which starts at 0.
 
 use super::number::fraction_ps;
+use crate::trace_spec::TimeUnit;
 use foretoken_sim::Time;
 
 const PS_PER_DAY: i128 = 86_400_000_000_000_000;
+/// Seconds since 1970 that a log of requests can have: from 2001-09-09 (since then they have ten digits) to the end of
+/// the year 2100. Times since the log's own start are below this for any log that the engine's clock can hold.
+const DATES_S: std::ops::Range<i128> = 1_000_000_000..4_133_980_800;
+
+/// True if `at`, picoseconds since 1970, is later than the year 2100.
+pub(super) fn beyond_2100(at: i128) -> bool {
+    at >= DATES_S.end * 1_000_000_000_000
+}
+
+/// The year of `at`, picoseconds since 1970.
+pub(super) fn year(at: i128) -> i128 {
+    // A year of the Gregorian calendar has 365.2425 days in the mean.
+    1970 + at.div_euclid(PS_PER_DAY * 3_652_425 / 10_000)
+}
+
+/// The unit in which `at` is a date from 2001 to 2100, if it is not one in `read_as`, the unit in which it was read.
+/// `at` is in picoseconds by that reading. Also returns the year.
+pub(super) fn unit_of_date(at: i128, read_as: TimeUnit) -> Option<(TimeUnit, i128)> {
+    let as_unit = |unit: TimeUnit| at / 10i128.pow(read_as.places() as u32) * 10i128.pow(unit.places() as u32);
+    let is_date = |at: i128| DATES_S.contains(&(at / 1_000_000_000_000));
+    let others = TimeUnit::ALL.into_iter().map(|(unit, _)| unit).filter(|&unit| unit != read_as);
+    let found = others.map(|unit| (unit, as_unit(unit))).find(|&(_, at)| is_date(at))?;
+    (!is_date(at)).then_some((found.0, year(found.1)))
+}
 
 /// Shifts the times of a trace file to the engine's clock, which starts at 0. The time of the first row becomes
 /// `margin`, picoseconds, so that later rows may have earlier times. After the last row, `Collector::start_at_zero`

@@ -21,6 +21,11 @@ pub(super) struct Names<'n> {
 /// Most categories of a trace. The limit is low because each new row's category is compared with all categories.
 const MOST_CATEGORIES: usize = 4096;
 
+/// Most bytes of a time that an error quotes.
+const LONGEST_TIME: usize = 60;
+/// Most models of a log that a note names.
+const MOST_MODELS: usize = 8;
+
 /// Collects the rows of a trace file and builds a workload from them.
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
@@ -32,6 +37,10 @@ pub(super) struct Collector<'a> {
     /// Arrival times in the order of the file. They are put into `workload.arrival` when all rows have been read.
     arrivals: Vec<Time>,
     workload: Workload,
+    /// What to do with rows that are not in order of time, if the options do not say it.
+    unsorted: Unsorted,
+    /// The time of the row before as the file writes it, and the row's line; then the same of the current row.
+    said: [(Vec<u8>, u64); 2],
     went_back: bool,
     rows: u64,
     /// Memory, in bytes, that the collected requests will take in a run.
@@ -41,6 +50,10 @@ pub(super) struct Collector<'a> {
     raised: u64,
     too_long: u64,
     filtered: u64,
+    /// Numbers of rows that the format leaves out, with what they are.
+    left_out: Vec<(u64, &'static str)>,
+    /// The models whose requests are read, if the format names them; at most [`MOST_MODELS`].
+    models: Vec<String>,
     /// Number of requests that replay a recording (which draft tokens were right) and took the recording's output
     /// length, because the file of requests has a different output length.
     pub(super) relengthened: u64,
@@ -56,6 +69,8 @@ impl<'a> Collector<'a> {
             gives: Gives { arrivals: true, lengths: true },
             arrivals: Vec::new(),
             workload: Workload::default(),
+            unsorted: spec.unsorted.unwrap_or_default(),
+            said: Default::default(),
             went_back: false,
             rows: 0,
             memory: 0,
@@ -64,6 +79,8 @@ impl<'a> Collector<'a> {
             raised: 0,
             too_long: 0,
             filtered: 0,
+            left_out: Vec::new(),
+            models: Vec::new(),
             relengthened: 0,
             files: vec![spec.path.clone()],
         }
@@ -115,14 +132,48 @@ impl<'a> Collector<'a> {
         self.workload.prefix_block = tokens;
     }
 
+    /// For formats whose files are not in order of time: sorts the rows, unless the option `unsorted` says otherwise.
+    pub(super) fn sorts(&mut self) {
+        self.unsorted = self.spec.unsorted.unwrap_or(Unsorted::Sort);
+    }
+
+    /// Keeps the time of the current row as the file writes it, for the error about the order of rows.
+    pub(super) fn at(&mut self, line: u64, time: &[u8]) {
+        let [_, (text, of)] = &mut self.said;
+        text.clear();
+        text.extend_from_slice(&time[..time.len().min(LONGEST_TIME)]);
+        *of = line;
+    }
+
+    /// Does the option `model` leave out a request of the model `name`? If it does not, the model is kept for a note.
+    pub(super) fn is_of_other_model(&mut self, name: &str) -> bool {
+        if self.spec.model.as_deref().is_some_and(|wanted| wanted != name) {
+            return true;
+        }
+        if self.models.len() < MOST_MODELS && !self.models.iter().any(|known| known == name) {
+            self.models.push(name.chars().take(60).collect());
+        }
+        false
+    }
+
+    /// Counts a row that the format leaves out. `what` says what such rows are.
+    pub(super) fn leave_out(&mut self, what: &'static str) {
+        self.rows += 1;
+        match self.left_out.iter_mut().find(|(_, known)| *known == what) {
+            Some((count, _)) => *count += 1,
+            None => self.left_out.push((1, what)),
+        }
+    }
+
     /// Counts a row that is left out because of the options `model`, `log_type` or `turns`.
     pub(super) fn skip(&mut self) {
         self.rows += 1;
         self.filtered += 1;
     }
 
-    /// Adds a BurstGPT row. For a row with 0 response tokens the option `failed_rows` decides: the row is left out, is
-    /// kept with 1 response token, or is an error. A row with 0 prompt tokens too is never kept.
+    /// Adds a row of a log that has failed requests too. For a row with 0 response tokens the option `failed_rows`
+    /// decides: the row is left out, is kept with 1 response token, or is an error. A row with 0 prompt tokens too is
+    /// never kept.
     pub(super) fn push_or_failed(
         &mut self,
         line: u64,
@@ -192,16 +243,15 @@ impl<'a> Collector<'a> {
     }
 
     fn check_order(&mut self, line: u64, at: Time, column: &str) -> Result<(), TraceError> {
-        let Some(&last) = self.arrivals.last() else { return Ok(()) };
-        if at >= last {
-            return Ok(());
-        }
-        if self.spec.unsorted.unwrap_or_default() == Unsorted::Error {
-            let what = format!("{at} is before the row above it ({last})");
+        let before = self.arrivals.last().is_some_and(|&last| at < last);
+        if before && self.unsorted == Unsorted::Error {
+            let [above, own] = self.said.each_ref().map(|(text, _)| String::from_utf8_lossy(text));
+            let what = format!("{own} is before the row above it ({above}, line {})", self.said[0].1);
             let hint = "set unsorted = \"sort\" if the order does not matter";
             return Err(TraceError::row(&self.spec.path, line, Some(column), what, hint));
         }
-        self.went_back = true;
+        self.went_back |= before;
+        self.said.swap(0, 1);
         Ok(())
     }
 
@@ -235,6 +285,14 @@ impl<'a> Collector<'a> {
         Ok(Trace { format, workload, gives, rows, notes, files })
     }
 
+    /// A note if the log has requests of several models, and the option `model` does not pick one of them.
+    fn models(&self) -> Option<String> {
+        let [first, others @ ..] = self.models.as_slice() else { return None };
+        let all = format!("{first}, {}", others.join(", "));
+        (!others.is_empty())
+            .then(|| format!("requests of several models are read as one load ({all}): model picks one"))
+    }
+
     fn notes(&self) -> Vec<String> {
         let sorted = u64::from(self.went_back);
         [
@@ -247,8 +305,10 @@ impl<'a> Collector<'a> {
             (sorted, "time or more the timestamps went back; sorted"),
         ]
         .into_iter()
+        .chain(self.left_out.iter().copied())
         .filter(|(n, _)| *n > 0)
         .map(|(n, what)| format!("{n} {what}"))
+        .chain(self.models())
         .collect()
     }
 }

@@ -33,7 +33,8 @@ fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_jso
     // Serde reports the position just after the JSON value that it refused. The error message names the last key before
     // this position.
     let before = text.get(..error.column().min(text.len())).unwrap_or(text);
-    let blamed = keys.iter().copied().max_by_key(|k| before.rfind(&format!("\"{k}\"")).map(|p| p + 1).unwrap_or(0));
+    let place = |key: &&String| before.rfind(&format!("\"{key}\"")).map_or(0, |p| p + 1);
+    let blamed = object.keys().max_by_key(place).map(String::as_str);
     TraceError::row(path, line, blamed, reason(error), "correct or remove the line")
 }
 

@@ -9,9 +9,12 @@ mod burstgpt;
 mod clock;
 mod collector;
 mod columns;
-pub(crate) mod json;
+mod json;
+mod litellm;
 mod mooncake;
 mod number;
+pub(crate) mod objects;
+mod opentelemetry;
 mod plain;
 mod published;
 mod specbench;
@@ -61,20 +64,31 @@ pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, Tra
 
 /// Refuses options that belong to other formats than `format`. An option that has no effect is a mistake of the user.
 fn check_options(spec: &TraceSpec, format: TraceFormat) -> Result<(), TraceError> {
-    let given = [
-        ("failed_rows", spec.failed_rows.is_some(), TraceFormat::BurstGpt),
-        ("ties", spec.ties.is_some(), TraceFormat::BurstGpt),
-        ("model", spec.model.is_some(), TraceFormat::BurstGpt),
-        ("log_type", spec.log_type.is_some(), TraceFormat::BurstGpt),
-        ("turns", spec.turns.is_some(), TraceFormat::SpecBench),
-        ("accept", spec.accept.is_some(), TraceFormat::SpecBench),
-        ("columns", spec.columns.is_some(), TraceFormat::Columns),
+    use TraceFormat::{BurstGpt, Columns, LiteLlm, Mooncake, OpenTelemetry, SpecBench};
+    let given: [(&str, bool, &[TraceFormat]); 9] = [
+        ("failed_rows", spec.failed_rows.is_some(), &[BurstGpt, LiteLlm]),
+        ("ties", spec.ties.is_some(), &[BurstGpt]),
+        ("model", spec.model.is_some(), &[BurstGpt, LiteLlm, OpenTelemetry]),
+        ("log_type", spec.log_type.is_some(), &[BurstGpt]),
+        ("turns", spec.turns.is_some(), &[SpecBench]),
+        ("accept", spec.accept.is_some(), &[SpecBench]),
+        ("columns", spec.columns.is_some(), &[Columns]),
+        ("unit", spec.unit.is_some(), &[Mooncake]),
+        ("block_size", spec.block_size.is_some(), &[Mooncake, Columns]),
     ];
-    match given.iter().find(|(_, given, of)| *given && *of != format) {
+    if spec.block_size == Some(0) {
+        return Err(TraceError::file(&spec.path, "block_size is 0", "give the number of prompt tokens of a block"));
+    }
+    match given.iter().find(|(_, given, of)| *given && !of.contains(&format)) {
         None => Ok(()),
         Some((key, _, of)) => {
-            let what = format!("is an option of {} files; this one is read as {}", of.name(), format.name());
-            Err(TraceError::file(&spec.path, format!("{key} {what}"), format!("remove {key}, or set format")))
+            let of = of.iter().map(|format| format.name()).collect::<Vec<_>>().join(" and ");
+            let what = format!("is an option of {of} files; this one is read as {}", format.name());
+            let hint = match *key {
+                "unit" if format == Columns => "columns has a key unit of its own".to_owned(),
+                _ => format!("remove {key}, or set format"),
+            };
+            Err(TraceError::file(&spec.path, format!("{key} {what}"), hint))
         }
     }
 }

@@ -5,7 +5,7 @@ use foretoken_sim::Time;
 /// Why a field of a trace is not a valid number. In an error message this text follows the quoted field.
 pub(crate) type Bad = &'static str;
 
-const TOO_LATE: Bad = "is beyond the engine's clock of 213 days";
+pub(crate) const TOO_LATE: Bad = "is beyond the engine's clock of 213 days";
 
 /// Parses a number of tokens: digits, or a decimal number that is whole (`12.0`, as pandas writes it).
 pub(crate) fn tokens(field: &[u8]) -> Result<u32, Bad> {

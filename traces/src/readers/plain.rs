@@ -34,6 +34,7 @@ pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result
         if let Some(category) = category {
             request.category = collector.category(table.line(), table.text(category)?)?;
         }
+        collector.at(table.line(), table.bytes(time));
         collector.push(table.line(), request, WINDOW)?;
     }
     collector.finish()
@@ -56,6 +57,7 @@ pub(super) fn read_adaserve(spec: &TraceSpec, mut collector: Collector) -> Resul
             Some(baseline) => ratio * baseline,
             None => return Err(table.bad(slo, "is a multiple of the unloaded time per token, and that is not given")),
         });
+        collector.at(table.line(), table.bytes(time));
         collector.push(table.line(), request, WINDOW)?;
     }
     collector.finish()

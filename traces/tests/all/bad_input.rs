@@ -112,7 +112,7 @@ fn options_of_other_formats_are_refused() {
     let (_dir, path) = file(b"t_s,input_tokens,output_tokens\n0,1,1\n");
     let spec = TraceSpec { failed_rows: Some(FailedRows::Drop), ..TraceSpec::new(path) };
     let e = read(&spec, None).expect_err("not BurstGPT").to_string();
-    assert!(e.contains("failed_rows is an option of burstgpt files; this one is read as windows"), "{e}");
+    assert!(e.contains("failed_rows is an option of burstgpt and litellm files; this one is read as windows"), "{e}");
 }
 
 /// Builds a workload from the TOML text, and expects an error that contains all `words`.

@@ -1,10 +1,11 @@
 //! Tests of the whole crate: real traces against published statistics, files in every compression, logs with named
-//! columns, bad input, extremes, generators, workloads.
+//! columns, logs of gateways and the page that lists the formats, bad input, extremes, generators, workloads.
 
 mod bad_input;
 mod columns;
 mod extremes;
 mod generators;
+mod logs;
 mod real_traces;
 mod round_trip;
 mod workloads;

@@ -79,7 +79,7 @@ fn azure_files_have_their_published_size_and_quantiles() {
         ("azure/AzureLLMInferenceTrace_code.csv", 8_819, 3435.9, 2.57, 13.2, &code[..]),
     ] {
         let Some(path) = real(file) else { return };
-        let stats = inspect(&path, None).expect(file);
+        let stats = inspect(&TraceSpec::new(&path)).expect(file);
         assert_eq!((stats.format, stats.requests), (Some(TraceFormat::Azure), rows));
         let a = stats.arrivals.expect("times");
         assert_eq!(a.first_s, 0.0);
@@ -107,7 +107,7 @@ fn mooncake_files_have_their_published_size_and_share_prefixes() {
         ("mooncake/synthetic_trace.jsonl", 3_993, 1022.0, 15.3e3, 191_378.0),
     ] {
         let Some(path) = real(file) else { return };
-        let stats = inspect(&path, None).expect(file);
+        let stats = inspect(&TraceSpec::new(&path)).expect(file);
         assert_eq!((stats.format, stats.requests), (Some(TraceFormat::Mooncake), rows));
         near("duration", stats.arrivals.expect("times").duration_s, duration, 0.6);
         let prompt = stats.prompt.expect("lengths");
@@ -240,12 +240,12 @@ fn burstgpt_excerpt_has_its_failed_rows() {
 #[test]
 fn length_tables_and_adaserve_and_published_results_read() {
     let Some(sharegpt) = real("lengths/sharegpt_8k_filtered_stats_llama2_tokenizer.csv.gz") else { return };
-    let stats = inspect(&sharegpt, None).expect("gzip");
+    let stats = inspect(&TraceSpec::new(&sharegpt)).expect("gzip");
     assert_eq!((stats.requests, stats.arrivals), (30_731, None));
     let table = [(5.0, 29.0, 44.0), (50.0, 1730.0, 415.0), (95.0, 6563.0, 920.0), (100.0, 8141.0, 1024.0)];
     check_quantiles(&table, &stats.prompt.expect("lengths"), &stats.output.expect("lengths"));
     let arxiv = real("lengths/arxiv_summarization_stats_llama2_tokenizer_filtered_v2.csv.gz").expect("set");
-    assert_eq!(inspect(&arxiv, None).expect("gzip").requests, 28_257);
+    assert_eq!(inspect(&TraceSpec::new(&arxiv)).expect("gzip").requests, 28_257);
 
     for (file, rows) in [("adaserve/emission_rps4.0_ol256.csv", 1400), ("adaserve/emission_fluc_6m_peak4.0.csv", 1445)]
     {

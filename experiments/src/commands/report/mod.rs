@@ -1,5 +1,6 @@
 //! `foretoken report`: makes the page of a results folder again, optionally compared with other results.
 
+#[cfg(feature = "pdf")]
 mod pdf;
 
 use super::print;
@@ -7,7 +8,7 @@ use clap::Args;
 use foretoken_run::cells::Folder;
 use foretoken_run::report::{Results, overview, paper, write};
 use foretoken_spec::problem::Result;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "Examples:
   foretoken report results/quickstart-1a2b3c4d
@@ -23,7 +24,8 @@ pub struct ReportArgs {
     /// Other results to compare with: differences paired by policy, swept values and seed
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
-    /// Write a paper's figures into this folder, and no page: SVG and PDF of a column's width, captions, numbers
+    /// Write a paper's figures into this folder, and no page: SVG of a column's width (with the feature `pdf` also PDF),
+    /// captions, numbers
     #[arg(long, value_name = "DIR", conflicts_with_all = ["baseline", "output", "index"])]
     pub paper: Option<PathBuf>,
     /// Write DIR/index.html: a row for each page of results in the folders of DIR
@@ -42,16 +44,7 @@ pub fn run(args: &ReportArgs) -> Result<()> {
     let results = Results::open(&args.folder)?;
     if let Some(to) = &args.paper {
         let mut names = paper(results, to)?;
-        match pdf::Pdfs::on_this_machine() {
-            Some(pdfs) => {
-                let svgs: Vec<String> = names.iter().filter(|name| name.ends_with(".svg")).cloned().collect();
-                names.extend(svgs.iter().map(|svg| pdfs.write(to, svg)).collect::<Result<Vec<_>>>()?);
-            }
-            None => eprintln!(
-                "warning: no PDFs are written: this machine has none of the fonts Helvetica, Arial, Liberation Sans and \
-                 DejaVu Sans"
-            ),
-        }
+        names.extend(pdfs_of(&names, to)?);
         return print(&names.into_iter().map(|name| format!("{}\n", to.join(name).display())).collect::<String>());
     }
     let baseline = args.baseline.as_deref().map(Results::open).transpose()?;
@@ -65,4 +58,24 @@ pub fn run(args: &ReportArgs) -> Result<()> {
         eprintln!("{changes}");
     }
     print(&format!("{}\n", written.page.display()))
+}
+
+/// Writes a PDF beside each SVG of `names`, if this machine has a font of the figures. Returns the PDFs' names.
+#[cfg(feature = "pdf")]
+fn pdfs_of(names: &[String], to: &Path) -> Result<Vec<String>> {
+    let Some(pdfs) = pdf::Pdfs::on_this_machine() else {
+        eprintln!(
+            "warning: no PDFs are written: this machine has none of the fonts Helvetica, Arial, Liberation Sans and \
+             DejaVu Sans"
+        );
+        return Ok(Vec::new());
+    };
+    names.iter().filter(|name| name.ends_with(".svg")).map(|svg| pdfs.write(to, svg)).collect()
+}
+
+/// Says how a program that was built without PDFs is built with them.
+#[cfg(not(feature = "pdf"))]
+fn pdfs_of(_: &[String], _: &Path) -> Result<Vec<String>> {
+    eprintln!("note: no PDFs are written: this program was built without `--features pdf`; the SVGs are complete");
+    Ok(Vec::new())
 }

@@ -57,7 +57,7 @@ fn what_is_missing_or_not_modelled_is_an_error() {
         (json!({ "sparse_disable_index_value": [1] }), "sparse_disable_index_value: lists 1 layers of 3"),
         (json!({ "sparse_disable_index_value": [0, 0, 1] }), "an indexer with values is not modelled"),
         (json!({ "sparse_block_size": 0 }), "sparse_block_size: 0 is not"),
-        (json!({ "sparse_block_size": 4_000_000_000u32 }), "sparse_block_size: too many tokens"),
+        (json!({ "sparse_block_size": 1_000_000_000u32 }), "sparse_block_size: too many tokens"),
         (json!({ "sparse_index_dim": null }), "sparse_index_dim: missing"),
     ] {
         let said = fault(&file(changes));

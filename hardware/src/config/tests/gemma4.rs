@@ -11,7 +11,7 @@ fn file() -> Value {
         "model_type": "gemma4_text", "hidden_size": 2816, "vocab_size": 262144, "num_hidden_layers": 6, "head_dim": 256,
         "num_attention_heads": 16, "num_key_value_heads": 8, "global_head_dim": 512, "num_global_key_value_heads": 2,
         "attention_k_eq_v": true, "sliding_window": 1024, "intermediate_size": 2112, "enable_moe_block": true,
-        "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704,
+        "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704, "hidden_size_per_layer_input": 0,
     })
 }
 

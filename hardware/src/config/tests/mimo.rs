@@ -10,7 +10,7 @@ fn file() -> Value {
         "model_type": "mimo_v2_flash", "hidden_size": 4096, "vocab_size": 152576, "num_hidden_layers": 2,
         "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128,
         "swa_num_attention_heads": 64, "swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128,
-        "sliding_window": 128, "hybrid_layer_pattern": [0, 1], "intermediate_size": 16384,
+        "sliding_window": 128, "hybrid_layer_pattern": [0, 1], "intermediate_size": 16384, "moe_layer_freq": [0, 0],
     })
 }
 

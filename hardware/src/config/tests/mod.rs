@@ -5,10 +5,13 @@ mod block_sparse;
 mod blocks;
 mod compressed;
 mod gemma4;
+mod groups;
 mod indexers;
 mod kimi;
 mod mimo;
 mod quantised;
+mod releases;
+mod removed;
 
 use super::read;
 use crate::models::{Attention, Bits, FeedForward, entry};

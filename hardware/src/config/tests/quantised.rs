@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// A `config.json` with routed and shared experts and with the `quantization_config` `quantised`.
 fn file(quantised: Value) -> Value {
     let experts = json!({
-        "model_type": "deepseek_v3", "n_routed_experts": 64, "num_experts_per_tok": 4, "moe_intermediate_size": 1024,
+        "model_type": "glm4_moe", "first_k_dense_replace": 0, "n_routed_experts": 64, "num_experts_per_tok": 4, "moe_intermediate_size": 1024,
         "n_shared_experts": 1, "quantization_config": quantised,
     });
     with(dense(), experts)

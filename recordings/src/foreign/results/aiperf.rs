@@ -3,8 +3,10 @@
 //! The format is that of AIPerf 0.13.0, `aiperf/common/models/export_models.py` (schema 1.4). Each metric states its
 //! unit; times are in milliseconds. `inter_token_latency` is TPOT: the time after the first token, divided by the
 //! number of tokens after the first. The list `input_config.phases` has the phases of the benchmark; the run's load is
-//! that of the phase whose `kind` is `profiling`. If the server reports acceptance with its answers, the file has a
-//! histogram of rounds (a request's draft tokens of one step) by accepted draft tokens.
+//! that of the phase whose `kind` is `profiling`. The releases of 2025 (0.2.0,
+//! `aiperf/common/config/loadgen_config.py`) have `input_config.loadgen` instead, and do not state their version. If
+//! the server reports acceptance with its answers, the file has a histogram of rounds (a request's draft tokens of one
+//! step) by accepted draft tokens.
 
 use super::acceptance;
 use super::metric::Metrics;
@@ -17,7 +19,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const HINT: &str = "give the profile_export_aiperf.json that AIPerf wrote (tested with AIPerf 0.13)";
+const HINT: &str = "give the profile_export_aiperf.json that AIPerf wrote (tested with AIPerf 0.2 and 0.13)";
 
 #[derive(Deserialize)]
 struct Raw {
@@ -30,7 +32,30 @@ struct Raw {
 struct Input {
     #[serde(default)]
     phases: Vec<Phase>,
+    /// The load of the releases of 2025.
+    loadgen: Option<Loadgen>,
 }
+
+#[derive(Deserialize)]
+struct Loadgen {
+    concurrency: Option<u32>,
+    request_rate: Option<Amount>,
+    request_rate_mode: Option<String>,
+}
+
+impl Loadgen {
+    /// The load as a newer release writes it.
+    fn phase(self) -> Phase {
+        let type_ = match (self.request_rate, self.request_rate_mode) {
+            (None, _) => "concurrency".to_owned(),
+            (Some(_), mode) => mode.unwrap_or_else(|| "poisson".to_owned()),
+        };
+        Phase { kind: PROFILING.to_owned(), type_, concurrency: self.concurrency, rate: self.request_rate }
+    }
+}
+
+/// The phase that is measured.
+const PROFILING: &str = "profiling";
 
 #[derive(Deserialize)]
 struct Phase {
@@ -43,9 +68,10 @@ struct Phase {
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Run>, Unread> {
     let metrics: Metrics = json::value(path, bytes, HINT)?;
-    let raw: Raw = json::value(path, bytes, HINT)?;
+    let mut raw: Raw = json::value(path, bytes, HINT)?;
+    raw.input_config.phases.extend(raw.input_config.loadgen.take().map(Loadgen::phase));
     let place = Place { path, line: None, number: 1 };
-    let profiling = raw.input_config.phases.iter().find(|phase| phase.kind == "profiling");
+    let profiling = raw.input_config.phases.iter().find(|phase| phase.kind == PROFILING);
     let mut run = metrics.run(&place, |place| load(place, profiling), HINT)?;
     if let Some(counts) = raw.pooled_spec_decode_acceptance_histogram {
         // A request has at most a few dozen draft tokens in a step. So only keys of the histogram up to 1024 are
@@ -102,6 +128,27 @@ mod tests {
         assert_eq!((run.ttft_s, run.tpot_s), (Some(0.06), Some(0.0125)));
         assert_eq!(run.accepted, Some(Acceptance::ByPosition(vec![0.6, 0.4, 0.4])));
         assert_eq!(only(&MADE.replace("\"ms\", \"avg\": 12.5", "\"sec\", \"avg\": 0.0125")).tpot_s, Some(0.0125));
+        assert_eq!(only(&MADE.replace("\"tokens/sec\", \"avg\": 250", "\"tokens/min\", \"avg\": 15000")).tok_s, 250.0);
+    }
+
+    /// The releases of 2025 have the keys of GenAI-Perf's files, no version, and their load in `loadgen`.
+    #[test]
+    fn the_releases_of_2025_are_read() {
+        let of = |loadgen: &str| {
+            let (begin, _) = MADE.split_once("\"input_config\"").unwrap();
+            let begin = begin
+                .replace("\"aiperf_version\": \"0.13.0\",", "\"request_throughput\": {}, \"request_latency\": {},");
+            format!("{begin} \"input_config\": {{\"endpoint\": {{}}, \"loadgen\": {loadgen}}}}}")
+        };
+        let clients = only(&of("{\"concurrency\": 1, \"request_count\": 80, \"warmup_request_count\": 0}"));
+        assert_eq!((clients.load, clients.completed, clients.tpot_s), (Load::Clients(1), 20, Some(0.0125)));
+        let rate = only(&of("{\"request_rate\": 2.5, \"request_rate_mode\": \"constant\"}"));
+        assert!(rate.load == Load::Rate(2.5) && rate.notes[0].contains("of type constant"), "{:?}", rate.notes);
+        assert!(only(&of("{\"request_rate\": 2.5}")).notes.is_empty());
+        let neither = why(&of("{\"request_count\": 80}"));
+        assert!(neither.contains("says neither clients nor a rate"), "{neither}");
+        let both = why(&of("{\"request_rate\": 2.5, \"concurrency\": 4}"));
+        assert!(both.contains("both a rate and a limit concurrency"), "{both}");
     }
 
     #[test]
@@ -121,6 +168,8 @@ mod tests {
             ),
             ("\"output_token_throughput\"", "\"x\"", "f: has no output_token_throughput.avg"),
             ("\"ms\", \"avg\": 12.5", "\"fortnights\", \"avg\": 12.5", "inter_token_latency.unit is fortnights"),
+            ("\"tokens/sec\"", "\"MB/s\"", "output_token_throughput.unit is MB/s, and it is read in tokens/sec"),
+            ("\"tokens\", \"avg\": 64", "\"words\", \"avg\": 64", "input_sequence_length.unit is words"),
             ("\"poisson\"", "\"fixed_schedule\"", "f: has a phase of type fixed_schedule, which says neither clients"),
             ("\"kind\": \"profiling\"", "\"kind\": \"x\"", "f: has no profiling phase"),
         ] {

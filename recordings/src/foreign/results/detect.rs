@@ -4,6 +4,7 @@ use super::run::Run;
 use super::{aiperf, genai_perf, guidellm, sglang, vllm};
 use crate::foreign::{file, python};
 use crate::unread::Unread;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,7 +64,18 @@ pub fn detect(bytes: &[u8]) -> Option<ResultFormat> {
     let text = python::constants(std::str::from_utf8(bytes).ok()?);
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<BTreeMap<String, IgnoredAny>>();
     let keys = values.next()?.ok()?;
-    ResultFormat::ALL.into_iter().find(|format| format.keys().iter().all(|key| keys.contains_key(*key)))
+    let format =
+        ResultFormat::ALL.into_iter().find(|format| format.keys().iter().all(|key| keys.contains_key(*key)))?;
+    // AIPerf's releases of 2025 do not name themselves. The part of the file that says the load does.
+    let is_aiperf = format == ResultFormat::GenAiPerf
+        && serde_json::from_str::<Inputs>(&text).is_ok_and(|inputs| inputs.input_config.contains_key("loadgen"));
+    Some(if is_aiperf { ResultFormat::AiPerf } else { format })
+}
+
+/// The keys of the settings with which NVIDIA's tools ran.
+#[derive(Deserialize)]
+struct Inputs {
+    input_config: BTreeMap<String, IgnoredAny>,
 }
 
 /// Reads the runs from a load generator's results file with the content `bytes`. `path` is the file's name in errors.

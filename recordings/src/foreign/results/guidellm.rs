@@ -2,7 +2,7 @@
 //! for each load.
 //!
 //! The format is that of GuideLLM 0.8.1, `guidellm/benchmark/schemas`. Times are in milliseconds, and their names end
-//! in `_ms`; only the request latency, which is not read, is in seconds. `inter_token_latency_ms` is TPOT: the time
+//! in `_ms`; only the request latency is in seconds. `inter_token_latency_ms` is TPOT: the time
 //! after the first token, divided by the number of tokens after the first. GuideLLM's `time_per_output_token_ms` also
 //! has the time of the first token and is not read. Means are over the requests that succeeded. The throughput counts
 //! the tokens of all requests, because requests that were cut off at the end of the benchmark have used the server
@@ -51,6 +51,7 @@ struct Metrics {
     output_tokens_per_second: Means,
     time_to_first_token_ms: Means,
     inter_token_latency_ms: Means,
+    request_latency: Option<Means>,
 }
 
 #[derive(Deserialize)]
@@ -110,6 +111,7 @@ fn one(path: &Path, number: usize, benchmark: &Benchmark) -> Result<Run, Unread>
         tok_s: needed("output_tokens_per_second.total", metrics.output_tokens_per_second.of_all())?,
         ttft_s: metrics.time_to_first_token_ms.get().map(|ms| 1e-3 * ms),
         tpot_s: metrics.inter_token_latency_ms.get().map(|ms| 1e-3 * ms),
+        e2e_s: metrics.request_latency.as_ref().and_then(Means::get),
         accepted: None,
         drafted: None,
         notes,

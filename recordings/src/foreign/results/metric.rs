@@ -24,7 +24,20 @@ pub(super) struct Metrics {
     output_token_throughput: Option<Metric>,
     time_to_first_token: Option<Metric>,
     inter_token_latency: Option<Metric>,
+    request_latency: Option<Metric>,
 }
+
+/// The units in which numbers of tokens are read.
+const TOKENS: [(&str, f64); 2] = [("tokens", 1.0), ("token", 1.0)];
+/// The units in which throughputs are read, with their sizes in tokens per second.
+const TOKENS_A_SECOND: [(&str, f64); 6] = [
+    ("tokens/sec", 1.0),
+    ("tokens/s", 1.0),
+    ("tokens/second", 1.0),
+    ("tokens/min", 1.0 / 60.0),
+    ("tokens/minute", 1.0 / 60.0),
+    ("tokens/ms", 1000.0),
+];
 
 impl Metrics {
     /// Makes the results of a load generator's run from these metrics. Calls `load` to read the run's load (clients or
@@ -38,9 +51,19 @@ impl Metrics {
         let count = |metric: &Option<Metric>| metric.as_ref().and_then(|m| m.avg).map_or(0, |avg| avg.0 as u64);
         let failed = count(&self.error_request_count);
         let completed = completed(place, count(&self.request_count), failed)?;
-        let mean = |name: &str, metric: &Option<Metric>| match metric.as_ref().and_then(|m| m.avg) {
-            Some(avg) => Ok(avg.0),
-            None => Err(place.error(format!("has no {name}.avg"), hint)),
+        // The mean of a metric, in the first of the units that `units` names with their sizes.
+        let mean = |name: &str, metric: &Option<Metric>, units: &[(&str, f64)]| {
+            let Some(Metric { unit, avg: Some(avg) }) = metric else {
+                return Err(place.error(format!("has no {name}.avg"), hint));
+            };
+            match units.iter().find(|(known, _)| known == unit) {
+                Some((_, one)) => Ok(avg.0 * one),
+                None => {
+                    let known: Vec<&str> = units.iter().map(|(known, _)| *known).collect();
+                    let what = format!("{name}.unit is {unit}, and it is read in {}", known.join(", "));
+                    Err(place.error(what, hint))
+                }
+            }
         };
         let seconds = |name: &str, metric: &Option<Metric>| {
             let Some(Metric { unit, avg: Some(avg) }) = metric else { return Ok(None) };
@@ -58,11 +81,12 @@ impl Metrics {
             load: load(place)?,
             completed,
             failed,
-            input: mean("input_sequence_length", &self.input_sequence_length)?,
-            output: mean("output_sequence_length", &self.output_sequence_length)?,
-            tok_s: mean("output_token_throughput", &self.output_token_throughput)?,
+            input: mean("input_sequence_length", &self.input_sequence_length, &TOKENS)?,
+            output: mean("output_sequence_length", &self.output_sequence_length, &TOKENS)?,
+            tok_s: mean("output_token_throughput", &self.output_token_throughput, &TOKENS_A_SECOND)?,
             ttft_s: seconds("time_to_first_token", &self.time_to_first_token)?,
             tpot_s: seconds("inter_token_latency", &self.inter_token_latency)?,
+            e2e_s: seconds("request_latency", &self.request_latency)?,
             accepted: None,
             drafted: None,
             notes: vec![],

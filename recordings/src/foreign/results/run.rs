@@ -40,6 +40,8 @@ pub struct Run {
     pub ttft_s: Option<f64>,
     /// Mean time per output token after the first of the run's requests, seconds; `None` if it was not measured.
     pub tpot_s: Option<f64>,
+    /// Mean end-to-end latency of the run's requests, seconds; `None` if the file does not say.
+    pub e2e_s: Option<f64>,
     /// How many draft tokens of a request were accepted in a step; `None` if the file does not say.
     pub accepted: Option<Acceptance>,
     /// Mean number of draft tokens of a request in a step; `None` if the file does not say.

@@ -76,6 +76,9 @@ pub(super) struct Totals {
     pub output_throughput: Option<Amount>,
     pub mean_ttft_ms: Option<Measured>,
     pub mean_tpot_ms: Option<Measured>,
+    // SGLang always writes `mean_e2e_latency_ms`, vLLM writes `mean_e2el_ms` if the user asks for it.
+    #[serde(alias = "mean_e2e_latency_ms")]
+    pub mean_e2el_ms: Option<Measured>,
     // Only vLLM writes the fields from `failed` to `spec_decode_per_position_acceptance_rates`.
     pub failed: Option<u64>,
     pub num_prompts: Option<u64>,
@@ -112,6 +115,7 @@ pub(super) fn run(place: &Place, totals: &Totals, failed: u64, hint: &str) -> Re
         tok_s,
         ttft_s: ttft.s_of_ms(),
         tpot_s: tpot.s_of_ms(),
+        e2e_s: totals.mean_e2el_ms.and_then(Measured::s_of_ms),
         accepted: None,
         drafted: None,
         notes: vec![],

@@ -12,6 +12,8 @@ pub struct BlockTables {
     target: Vec<BlockTable>,
     /// The draft model's tables, if the draft model has its own pool. Otherwise the target's tables serve both models.
     draft: Vec<BlockTable>,
+    /// The blocks of each request that hold no tokens: recurrent states, windows and compressors.
+    fixed: Vec<BlockTable>,
     /// For each request of the workload: the index of its tables in `target` and `draft`.
     slot_of: Vec<u32>,
     free: Vec<u32>,
@@ -33,6 +35,7 @@ impl BlockTables {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.target.push(BlockTable::default());
             self.draft.push(BlockTable::default());
+            self.fixed.push(BlockTable::default());
             self.target.len() as u32 - 1
         });
         self.slot_of[id as usize] = slot;
@@ -47,6 +50,11 @@ impl BlockTables {
     /// The block table of the draft model's own pool at index `slot`.
     pub fn draft(&mut self, slot: u32) -> &mut BlockTable {
         &mut self.draft[slot as usize]
+    }
+
+    /// The blocks at index `slot` that hold no tokens.
+    pub fn fixed(&mut self, slot: u32) -> &mut BlockTable {
+        &mut self.fixed[slot as usize]
     }
 
     /// Takes back the tables of a request. The tables must be empty.

@@ -18,6 +18,9 @@ pub struct KvCacheManager {
     counts_alone: bool,
     tables: BlockTables,
     block_size: u32,
+    /// Number of blocks that a running request takes in addition to the blocks of its tokens: recurrent states, windows
+    /// and compressors.
+    fixed: u32,
     caching: bool,
     reserve_full: bool,
     watermark: u32,
@@ -63,6 +66,7 @@ impl KvCacheManager {
             draft_pool,
             tables: BlockTables::new(requests),
             block_size: config.block_size,
+            fixed: config.blocks_of_a_request(rules.num_speculative_tokens),
             caching: config.prefix_caching,
             reserve_full: rules.reserve_full_isl,
             watermark: rules.watermark_blocks,
@@ -124,13 +128,13 @@ impl KvCacheManager {
     /// must stay free at an admission) must fit into the pool, too.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
-        (need <= self.pool.total(), need <= self.draft_total())
+        (need + self.fixed <= self.pool.total(), need <= self.draft_total())
     }
 
     /// v0's `can_allocate`: whether a request of `tokens` tokens fits into the free blocks now, while the watermark
     /// (blocks that must stay free at an admission) stays free.
     pub fn could_admit(&self, tokens: u32) -> bool {
-        self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
+        (self.blocks_for(tokens) + self.fixed).saturating_add(self.watermark) <= self.num_free_blocks()
     }
 
     /// v0's `can_append_slots`: whether the free blocks suffice to grow to `tokens` tokens. All blocks count as new,
@@ -232,7 +236,7 @@ impl KvCacheManager {
     ) -> bool {
         let need = self.blocks_for(tokens) - found.blocks;
         let whole = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { 0 };
-        let claim = need.max(whole);
+        let claim = need.max(whole) + self.fixed;
         let margin = if busy || self.watermark_always { self.watermark } else { 0 };
         if claim.saturating_add(margin) > found.available {
             return false;
@@ -242,6 +246,9 @@ impl KvCacheManager {
         let table = self.tables.target(r.table);
         self.pool.take_hits(table, &content, found.blocks);
         self.pool.grow(table, need);
+        if self.fixed > 0 {
+            self.pool.grow(self.tables.fixed(r.table), self.fixed);
+        }
         self.grow_draft(r, found.blocks + need);
         r.num_slots = (found.blocks + need) * self.block_size;
         true
@@ -291,6 +298,9 @@ impl KvCacheManager {
 
     fn give_back(&mut self, r: &mut RunningRequest, full: u32) {
         self.pool.release(self.tables.target(r.table), full);
+        if self.fixed > 0 {
+            self.pool.release(self.tables.fixed(r.table), 0);
+        }
         if let Some(pool) = &mut self.draft_pool {
             pool.release(self.tables.draft(r.table), full);
         }

@@ -172,6 +172,15 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
 pub(super) fn check_room(c: &EngineConfig, drafter: bool, k: u32, lookahead: u32) -> Result<(), BadConfig> {
     let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
     let blocks = c.target_blocks(drafter).saturating_sub(u32::from(c.version != Version::V0));
+    let fixed = c.blocks_of_a_request(k);
+    if fixed > 0 && blocks < needed + fixed {
+        let why = format!(
+            "the {blocks} blocks that requests can use never hold one: {} recurrent states, windows and compressors take \
+             {fixed}, and its first tokens {needed}",
+            1 + k
+        );
+        return refuse("num_gpu_blocks", why);
+    }
     if k > 0 && blocks < needed {
         let why = format!(
             "the {blocks} blocks that requests can use never hold one: a token, {k} drafts and {lookahead} lookahead slots \

@@ -14,6 +14,8 @@ class ClockworkPlatform(CpuPlatform):
         asked = vllm_config.scheduler_config.async_scheduling
         super().check_and_update_config(vllm_config)
         vllm_config.scheduler_config.async_scheduling = asked
+        # `record.py` reads this line: without it, the plug-in was not loaded.
+        print(f"clockwork platform schedules: {'asynchronous' if asked else 'synchronous'}", flush=True)
 
 
 def plugin() -> str:

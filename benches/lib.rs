@@ -1,0 +1,1 @@
+//! The library is empty: the benchmarks beside it are programs of their own.

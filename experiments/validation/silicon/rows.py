@@ -1,0 +1,210 @@
+"""Rows of measured servers, said as experiments.
+
+The table is systems/silicon_sample.csv of PyPI aiconfigurator-core 0.12.0 (Apache-2.0), the checkpoints' files are in its
+model_configs. Both stay in the package. A row that no experiment can say is counted with its reason.
+"""
+
+import collections
+import hashlib
+import json
+import math
+import pathlib
+import random
+
+import pandas as pd
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SYSTEMS = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "b300_sxm": "b300", "gb200": "gb200"}
+KEY = [
+    "backend", "model_path", "system", "precision", "isl", "osl", "batch_size", "tp_size", "attention_dp_size",
+    "moe_tp_size", "moe_ep_size",
+]
+Checkpoint = collections.namedtuple("Checkpoint", "file bits kv", defaults=(None, None))
+
+# The file of a (model, precision). `bits`: the quantisation_config that the file lacks, or "beside" if it stands in the
+# file beside it. `kv`: bits of the KV cache, as the benchmark set them.
+FP8 = {"quant_method": "fp8", "modules_to_not_convert": ["lm_head"]}
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
+LLAMA_8B, LLAMA_70B = "meta-llama--Meta-Llama-3.1-8B", "meta-llama--Meta-Llama-3.1-70B"
+DEEPSEEK_FP4 = Checkpoint("nvidia--DeepSeek-V3.1-NVFP4", "beside")
+CHECKPOINTS = {
+    ("meta-llama/Llama-3.1-8B-Instruct", ""): Checkpoint(LLAMA_8B),
+    ("meta-llama/Llama-3.1-8B-Instruct", "fp8"): Checkpoint(LLAMA_8B, FP8),
+    ("nvidia/Llama-3.1-8B-Instruct-FP8", "fp8"): Checkpoint(LLAMA_8B, FP8),
+    ("meta-llama/Llama-3.1-70B", "fp8"): Checkpoint(LLAMA_70B, FP8, 8),
+    ("meta-llama/Llama-3.1-70B", "fp4"): Checkpoint(LLAMA_70B, NVFP4, 8),
+    ("Qwen/Qwen3-32B", ""): Checkpoint("Qwen--Qwen3-32B"),
+    ("Qwen/Qwen3-32B", "fp8"): Checkpoint("Qwen--Qwen3-32B-FP8"),
+    ("Qwen/Qwen3-32B", "fp4"): Checkpoint("Qwen--Qwen3-32B", NVFP4),
+    ("nvidia/Qwen3-32B-NVFP4", "fp4"): Checkpoint("Qwen--Qwen3-32B", NVFP4),
+    ("Qwen/Qwen3-235B-A22B-FP8", "fp8"): Checkpoint("Qwen--Qwen3-235B-A22B-FP8"),
+    ("openai/gpt-oss-120b", "fp4"): Checkpoint("openai--gpt-oss-120b"),
+    ("deepseek-ai/DeepSeek-R1", "fp8"): Checkpoint("deepseek-ai--DeepSeek-R1"),
+    ("deepseek-ai/DeepSeek-V3", "fp8"): Checkpoint("deepseek-ai--DeepSeek-V3"),
+    ("deepseek-ai/DeepSeek-R1", "fp4"): DEEPSEEK_FP4,
+    ("deepseek-ai/DeepSeek-V3", "fp4"): DEEPSEEK_FP4,
+    ("nvidia/DeepSeek-R1-NVFP4", "fp4"): DEEPSEEK_FP4,
+    ("nvidia/DeepSeek-V3.1-NVFP4", "fp4"): DEEPSEEK_FP4,
+    ("MiniMaxAI/MiniMax-M2.5", "fp8"): Checkpoint("MiniMaxAI--MiniMax-M2.5"),
+    ("MiniMaxAI/MiniMax-M2.5", "fp4"): Checkpoint("nvidia--MiniMax-M2.5-NVFP4"),
+    ("Qwen/Qwen3.5-397B-A17B", "bf16"): Checkpoint("Qwen--Qwen3.5-397B-A17B"),
+    ("Qwen/Qwen3.5-397B-A17B", "fp8"): Checkpoint("Qwen--Qwen3.5-397B-A17B", FP8),
+    ("Qwen/Qwen3.5-397B-A17B", "fp4"): Checkpoint("nvidia--Qwen3.5-397B-A17B-NVFP4"),
+    ("moonshotai/Kimi-K2.5", "int4"): Checkpoint("moonshotai--Kimi-K2.5"),
+    ("moonshotai/Kimi-K2.5", "fp4"): Checkpoint("nvidia--Kimi-K2.5-NVFP4"),
+    ("zhipuai/GLM-5", "fp8"): Checkpoint("zai-org--GLM-5-FP8"),
+    ("zhipuai/GLM-5", "fp4"): Checkpoint("nvidia--GLM-5-NVFP4", "beside"),
+}
+
+
+class Unsaid(Exception):
+    """Why no experiment can say a row."""
+
+
+def number(value, otherwise=1):
+    return otherwise if pd.isna(value) else int(value)
+
+
+def word(value):
+    return "" if pd.isna(value) else str(value)
+
+
+def read(package):
+    """The rows of one aggregated engine, without rows that repeat an earlier one in every measured digit."""
+    rows = pd.read_csv(package / "systems" / "silicon_sample.csv")
+    rows = rows[rows["mode"] == "agg"]
+    return rows[~rows.duplicated([*KEY, "silicon_ttft_ms", "silicon_tpot_ms"])].reset_index(drop=True)
+
+
+def half(row):
+    """"tune" or "judge". All measurements of a configuration are in one half."""
+    text = "|".join(word(row[key]) for key in KEY)
+    return "judge" if hashlib.sha256(text.encode()).digest()[0] % 2 else "tune"
+
+
+def suspect(rows):
+    """For each row: the rule by which its measurement is suspect, or "". The rules do not look at predictions."""
+    found = pd.Series("", index=rows.index)
+    spread = rows.groupby(KEY, dropna=False)["silicon_tpot_ms"].transform(lambda t: t.max() / t.min())
+    found[spread > 1.5] = "measured again, its TPOT differs by more than half"
+    found[rows["silicon_ttft_ms"] > 20_000] = "TTFT above 20 s: more clients than slots"
+    return found
+
+
+def checkpoint(row, package, folder):
+    """(the setting `model` of a roofline, bits of the KV cache or None)."""
+    key = (row["model_path"], word(row["precision"]))
+    if key not in CHECKPOINTS:
+        raise Unsaid(f"no checkpoint of {key[0]} in {key[1] or 'bf16'} is known")
+    named = CHECKPOINTS[key]
+    configs = package / "model_configs"
+    config = json.loads((configs / f"{named.file}_config.json").read_text())
+    if named.bits == "beside":
+        beside = json.loads((configs / f"{named.file}_hf_quant_config.json").read_text())["quantization"]
+        config["quantization_config"] = {"quant_method": "modelopt"} | beside
+    elif named.bits:
+        config["quantization_config"] = named.bits
+    path = folder / f"{named.file}-{key[1]}" / "config.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(config))
+    return {"config": str(path)}, named.kv
+
+
+def say(row, package, folder):
+    """The row as (roofline, clients, engine settings, lengths file), or Unsaid."""
+    tp, dp = number(row["tp_size"]), number(row["attention_dp_size"])
+    inner, spread = number(row["moe_tp_size"]), number(row["moe_ep_size"])
+    if row["system"] not in SYSTEMS:
+        raise Unsaid(f"no preset is {row['system']}")
+    if number(row["pp_size"]) > 1:
+        raise Unsaid("pipeline parallelism")
+    if dp > 1:
+        raise Unsaid("attention is data-parallel: a scheduler and a pool of each rank")
+    if tp > 8 and row["system"] != "gb200":
+        raise Unsaid("16 or 64 GPUs on a node of 8: TP was multiplied by EP")
+    if inner > 1 and spread > 1:
+        raise Unsaid("experts both split and spread")
+    said = [part for part in word(row["silicon_data_source"]).split("; ") if part.startswith("silicon_concurrency=")]
+    if not said:
+        raise Unsaid("no concurrency is named")
+    clients = int(said[0].partition("=")[2])
+    if clients != row["batch_size"]:
+        raise Unsaid("several workers behind one front end")
+    model, kv = checkpoint(row, package, folder)
+    gpu = SYSTEMS[row["system"]]
+    roofline = {"gpu": gpu, "model": model, "tensor_parallel": tp, "expert_parallel": spread > 1}
+    if kv:
+        roofline["kv_bits"] = kv
+    if word(row["precision"]) == "fp4" and gpu in ("h100", "h200"):
+        roofline["weight_only"] = True
+    return roofline, clients, *schedule(row, gpu, clients, folder)
+
+
+def schedule(row, gpu, clients, folder):
+    """Engine settings by the engines' defaults on these GPUs, and a file of lengths as the benchmark drew them."""
+    isl, osl = int(row["isl"]), int(row["osl"])
+    # InferenceX draws prompts and outputs from 0.8 of the length to the length. The others fix them. Their clients do
+    # not stay in step as clients of a simulation would, so outputs are spread by a tenth.
+    other = "auto-gap-analysis" in word(row["silicon_data_source"])
+    longest = isl + math.ceil(1.1 * osl)
+    budget = 8192
+    version = "vllm-0.32"
+    if row["backend"] == "sglang":
+        # Prompts run in steps of their own. Such a release of vLLM refuses a budget below the longest request.
+        version = "vllm-v0"
+        budget = max(longest, 8192 if gpu in ("h100", "h200") else 16384)
+    engine = {
+        "version": version, "max_num_batched_tokens": budget, "max_model_len": longest,
+        "max_num_seqs": max(1024, clients),
+    }
+    count = max(10 * clients, 2)
+    path = folder / f"lengths-{isl}-{osl}-{count}-{other:d}.csv"
+    if not path.exists():
+        dice = random.Random(path.name)
+        low, high = (0.9, 1.1) if other else (0.8, 1.0)
+        prompt = lambda: isl if other else dice.randint(round(low * isl), isl)
+        lines = [f"{prompt()},{max(1, dice.randint(round(low * osl), round(high * osl)))}" for _ in range(count)]
+        path.write_text("\n".join(["num_prefill_tokens,num_decode_tokens", *lines]) + "\n")
+    return engine, path, count
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(x)}" for key, x in value.items()) + " }"
+    return json.dumps(value)
+
+
+def experiment(roofline, clients, engine, lengths, count):
+    """The text of an experiment: a closed loop of the row's clients, without speculation."""
+    settings = "\n".join(f"{key} = {toml(value)}" for key, value in engine.items())
+    return f"""name = "row"
+seeds = [1]
+policies = [{{ autoregressive = {{}} }}]
+
+[hardware]
+target = {{ roofline = {toml(roofline)} }}
+draft = {{ linear = {{ alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 }} }}
+
+[engine]
+{settings}
+method = "ngram"
+draft_prefill = false
+prefix_caching = false
+
+[workload]
+arrivals = {{ closed-loop = {clients} }}
+lengths = {{ trace = {{ path = {json.dumps(str(lengths))}, format = "lengths" }} }}
+requests = {count}
+
+[acceptance.source]
+constant = {{ rate = 0.5 }}
+"""
+
+
+def package_of(path):
+    if path:
+        return pathlib.Path(path)
+    import aiconfigurator_core
+
+    return pathlib.Path(aiconfigurator_core.__file__).parent
