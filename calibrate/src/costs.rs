@@ -227,6 +227,7 @@ mod tests {
             part: Part::Step,
             when: 0.5,
             k: 0,
+            in_one_pass: false,
             decodes: 1,
             verified: 1,
             prompts: 0,

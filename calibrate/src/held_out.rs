@@ -181,6 +181,7 @@ mod tests {
                     part: Part::Step,
                     when: f64::from(i) / 200.0,
                     k,
+                    in_one_pass: false,
                     decodes,
                     verified,
                     prompts: u32::from(prompt_tokens > 0),

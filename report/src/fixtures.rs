@@ -114,6 +114,10 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
             "oracle-length" => Role::Oracle,
             _ => Role::Contender,
         },
+        fixed: match label {
+            "autoregressive" => Some(0),
+            _ => label.strip_prefix("fixed-").and_then(|k| k.parse().ok()),
+        },
         blind: label == "autoregressive" || label == "random" || label.starts_with("fixed"),
         trees: false,
         stops_for_slo: label.starts_with("adaspec"),

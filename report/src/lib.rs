@@ -19,10 +19,12 @@ mod run_page;
 mod staged;
 mod tables;
 mod text_table;
+mod which;
 mod why;
 
 pub use cdf::Cdf;
 pub use error::ReportError;
+pub use figures::view::words;
 pub use figures::{
     Accepted, ArenaMap, AtPosition, CapacityWords, Carried, Figure, FrontierLine, FrontierPoint, FrontierWords, GainAt,
     Kind, LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind,
@@ -34,7 +36,7 @@ pub use fleet::{FleetCell, FleetEntry};
 pub use mark::{Mark, Marked};
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use number::{fixed, signed_percent, spread};
-pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, headline, run_page};
+pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, advised, headline, run_page};
 pub use staged::Staged;
 pub use tables::{
     CapacityRow, FleetColumns, FleetProbeRow, FlowRow, ProbeRow, ReplicaRow, RequestsWriter, ScaledRow, StepsWriter,
@@ -46,4 +48,5 @@ pub use tables::{
     Route, read_keys, read_kv_peaks, read_requests, read_routes, read_scaling, read_step_replicas, read_steps,
 };
 pub use text_table::{narrow, plain_table, table_lines};
+pub use which::{AS_GOOD, Choice, which};
 pub use why::{WORDS, Why};

@@ -165,6 +165,9 @@ pub struct Entry {
     pub look: Look,
     /// The role of the run's policy in the comparison, such as baseline or oracle.
     pub role: Role,
+    /// The draft length of a policy that always drafts the same number of tokens; 0 for plain decoding. `None` for
+    /// other policies.
+    pub fixed: Option<u32>,
     /// Does the policy choose draft lengths without looking at the requests? Then the goodput measured at a draft
     /// length holds for all requests, and not only for requests for which the policy chose this length.
     pub blind: bool,
@@ -209,9 +212,9 @@ pub struct Cell {
     /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, at the same swept values and seed. `None`
     /// if one of the two runs is missing or finished no request.
     pub regret: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run, minus 1, with equal swept values
-    /// and seed. The fastest policy is chosen once for all seeds. `None` if no policy could be chosen, or if one of the
-    /// two runs finished no request.
+    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run (plain decoding included), minus
+    /// 1, with equal swept values and seed. The fastest policy is chosen once for all seeds. `None` if no policy could
+    /// be chosen, or if one of the two runs finished no request.
     pub behind: Option<f64>,
     /// Mean E2E of this policy / mean E2E of the same policy in the other results that the report is compared with,
     /// minus 1; `None` without other results.
@@ -337,9 +340,9 @@ pub fn relate(cells: &mut [Cell]) {
 /// The mean end-to-end latencies of one policy, as (seed, seconds); `None` if no request finished with the seed.
 type Latencies = Vec<(u64, Option<f64>)>;
 
-/// Sets `behind` of every cell (one run of one policy): how much slower the policy is than the fastest contender at the
-/// same swept values. The fastest contender has the least mean over seeds of the logarithm of its mean latency. Only
-/// policies that finished requests with every seed can be the fastest.
+/// Sets `behind` of every cell (one run of one policy): how much slower the policy is than the fastest policy that a
+/// server can run (plain decoding included) at the same swept values. The fastest policy has the least mean over seeds
+/// of the logarithm of its mean latency. Only policies that finished requests with every seed can be the fastest.
 fn set_behind(cells: &mut [Cell]) {
     let mut settings: Vec<Vec<Swept>> = Vec::new();
     for cell in cells.iter() {
@@ -349,7 +352,7 @@ fn set_behind(cells: &mut [Cell]) {
     }
     for setting in settings {
         let here: Vec<usize> = (0..cells.len()).filter(|&i| cells[i].key().sweep == setting).collect();
-        let contenders = here.iter().filter(|&&i| cells[i].entry.role == Role::Contender);
+        let contenders = here.iter().filter(|&&i| !cells[i].entry.role.sees_hidden_truth());
         let mut latencies: Vec<(String, Latencies)> = Vec::new();
         for cell in contenders.map(|&i| &cells[i]) {
             let one = (cell.key().seed, cell.e2e_mean_s());

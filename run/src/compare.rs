@@ -24,6 +24,9 @@ pub struct Comparison {
     pub partial: Option<String>,
     /// The main result in one paragraph, as on the HTML page.
     pub headline: String,
+    /// The label of the policy that the headline names first; absent if no policy is compared with plain decoding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advised: Option<String>,
     /// A line that says for which models, hardware, load and bounds the results hold.
     pub scope: String,
     /// The experiment's name.
@@ -193,6 +196,7 @@ impl Comparison {
         Comparison {
             partial: None,
             headline: String::new(),
+            advised: None,
             scope: crate::scope::of(plan),
             name: plan.name.clone(),
             source: plan.source().to_string(),

@@ -92,7 +92,7 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
 
 /// Makes the results from finished cells (runs of one policy each), except the manifest and the HTML page: tables,
 /// figures and the comparison. Also makes the trial runs that find settings without effect (`how` says for which
-/// settings), and simulates the fastest policy with the host time (scheduler, Python, kernel launches) of a real
+/// settings), and simulates the advised policy with the host time (scheduler, Python, kernel launches) of a real
 /// server. Returns the results, and lines about settings that changed no number.
 ///
 /// # Errors
@@ -108,7 +108,7 @@ pub fn put_together(
     let watch = work.interrupt.watch();
     let flag = work.interrupt.flag();
     let settings = pool.install(|| inert::look(plan, &results.numbers, how.check_settings, flag))?;
-    let band = pool.install(|| host_tried::look(plan, &results.comparison, flag))?;
+    let band = pool.install(|| host_tried::look(plan, results.advised.as_ref(), flag))?;
     drop(watch);
     work.interrupt.check()?;
     results.comparison.host_band = band;

@@ -60,48 +60,94 @@ pub fn counted(plan: &Plan, variant: usize) -> Result<Plan> {
 pub struct HostBand {
     /// Name of the server from which the host time is taken.
     pub source: String,
-    /// The fastest policy that drafts, with its speedups without and with host time (scheduler, Python, kernel
-    /// launches). `None` if the policy was not simulated with host time.
-    pub tried: Option<Tried>,
+    /// The policy that the headline names first.
+    pub policy: String,
+    /// The seed with which all speedups were simulated.
+    pub seed: u64,
+    /// The policy's speedups with host time, at each combination of swept values that was tried. Empty if none was.
+    pub tried: Vec<Tried>,
 }
 
-/// The speedups of one policy without and with host time.
+/// The speedups of a policy over plain decoding without and with host time, at one combination of swept values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tried {
-    /// The label of the policy that was simulated with and without host time.
-    pub policy: String,
-    /// The policy's speedup over plain decoding, simulated without host time.
+    /// The combination of swept values as text, such as `load = 2`. Empty if nothing is swept.
+    pub at: String,
+    /// The policy's speedup without host time.
     pub without: f64,
-    /// The policy's speedup over plain decoding with the host time of the measured server.
+    /// The policy's speedup with the host time of the measured server.
     pub with: f64,
-    /// The seed with which both speedups were simulated.
-    pub seed: u64,
+}
+
+impl Tried {
+    /// Does drafting win without host time, and lose with it?
+    fn turns(&self) -> bool {
+        self.without > 1.0 && self.with <= 1.0
+    }
+
+    fn becomes(&self) -> String {
+        let (with, without) = (format!("{:.2}×", self.with), format!("{:.2}×", self.without));
+        if with == without { format!("stays {with}") } else { format!("is {with} and not {without}") }
+    }
 }
 
 impl HostBand {
     /// The sentences of the report on how host time would change the policy's speedup.
     pub fn in_words(&self) -> String {
-        let source = &self.source;
+        let HostBand { source, policy, seed, tried } = self;
         let begin = "Costs are a roofline, and no host time is counted ([engine.host])";
-        match &self.tried {
-            None => format!(
-                "{begin}: on the one GPU that was measured completely ({source}) such a run says \"speculate\" where \
-                 speculation loses a third of the throughput and more."
-            ),
-            Some(Tried { policy, without, with, seed }) => {
-                let turns = match (*without > 1.0, *with > 1.0) {
-                    (true, false) => " The answer turns within this band: it is no recommendation.",
-                    _ => "",
-                };
-                let (with, without) = (format!("{with:.2}"), format!("{without:.2}"));
-                let becomes = match with == without {
-                    true => format!("stays {with}"),
-                    false => format!("is {with} and not {without}"),
-                };
-                format!(
-                    "{begin}. With that of a measured server ({source}) the speedup of {policy} {becomes} (seed {seed}).{turns}"
-                )
+        let becomes = match tried.as_slice() {
+            [] => {
+                return format!(
+                    "{begin}: on the one GPU that was measured completely ({source}) such a run says \"speculate\" where \
+                     speculation loses a third of the throughput and more."
+                );
             }
-        }
+            [one] => one.becomes(),
+            all => all.iter().map(|t| format!("{} at {}", t.becomes(), t.at)).collect::<Vec<_>>().join(", "),
+        };
+        let turned: Vec<&Tried> = tried.iter().filter(|t| t.turns()).collect();
+        let to_the_end = tried.iter().skip_while(|t| !t.turns()).all(|t| t.with <= 1.0);
+        let turns = match turned.as_slice() {
+            [] => String::new(),
+            [_] if tried.len() == 1 => " The answer turns within this band: it is no recommendation.".to_owned(),
+            [first, ..] if to_the_end => {
+                format!(" From {} on the answer turns within this band: it is no recommendation there.", first.at)
+            }
+            all => {
+                let at: Vec<&str> = all.iter().map(|t| t.at.as_str()).collect();
+                format!(" The answer turns within this band at {}: it is no recommendation there.", at.join(", "))
+            }
+        };
+        format!(
+            "{begin}. With that of a measured server ({source}) the speedup of {policy} {becomes} (seed {seed}).{turns}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn band(tried: &[(f64, f64)]) -> HostBand {
+        let tried =
+            (1..).zip(tried).map(|(load, &(without, with))| Tried { at: format!("load = {load}"), without, with });
+        HostBand { source: "a server".into(), policy: "fixed-3".into(), seed: 1, tried: tried.collect() }
+    }
+
+    #[test]
+    fn the_load_from_which_the_answer_turns_is_named() {
+        let said = band(&[(1.94, 1.6), (2.1, 0.97), (0.9, 0.7)]).in_words();
+        assert!(
+            said.contains("fixed-3 is 1.60× and not 1.94× at load = 1, is 0.97× and not 2.10× at load = 2"),
+            "{said}"
+        );
+        assert!(said.ends_with("From load = 2 on the answer turns within this band: it is no recommendation there."));
+        let said = band(&[(1.94, 0.9), (2.1, 1.2)]).in_words();
+        assert!(said.ends_with("turns within this band at load = 1: it is no recommendation there."), "{said}");
+        assert!(band(&[(1.5, 1.2), (1.4, 1.1)]).in_words().ends_with("(seed 1)."));
+        let said = band(&[(1.5, 0.8)]).in_words();
+        assert!(said.contains("fixed-3 is 0.80× and not 1.50× (seed 1). The answer turns"), "{said}");
+        assert!(band(&[]).in_words().contains("loses a third"));
     }
 }

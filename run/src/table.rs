@@ -61,7 +61,7 @@ pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> Stri
     let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
     text += &format!("{}\n{}\n", ascii(&comparison.headline), ascii(&comparison.scope));
     text.push_str(&heading(comparison));
-    text.extend(comparison.host_band.iter().map(|band| band.in_words() + "\n"));
+    text.extend(comparison.host_band.iter().map(|band| ascii(&band.in_words()) + "\n"));
     for variant in &comparison.variants {
         text.push('\n');
         text.push_str(&variant_heading(variant, kv(&comparison.variants).is_none()));

@@ -1,13 +1,14 @@
 //! Simulates the candidate policies at one load.
 
 use super::candidates::{Candidate, best, compare, evaluate};
+use super::gain::Gain;
 use super::question::{AskedLoad, Question};
 use crate::loads::{mean_rate, name_of, short};
 use foretoken_policies::PolicySpec;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_sim::Arrivals;
-use foretoken_sim::metrics::{Interval, Overload};
+use foretoken_sim::metrics::Overload;
 use foretoken_spec::problem::Result;
 use foretoken_traces::ArrivalSpec;
 use serde::Serialize;
@@ -33,14 +34,14 @@ pub struct AtLoad {
     pub best_name: Option<String>,
     /// Gain of the best candidate policy over the policy that the server runs now, as a share of the present cost (such
     /// as mean E2E).
-    pub gain: Option<Interval>,
+    pub gain: Option<Gain>,
     /// Accepted over drafted tokens of the best candidate policy at this load.
     pub accepted: Option<f64>,
     /// The fixed draft length that is best at this load; 0 is plain decoding.
     pub single: Option<u32>,
     /// Gain of the advised candidate policy over the policy that the server runs now, as a share of the present cost
     /// (such as mean E2E).
-    pub advised_gain: Option<Interval>,
+    pub advised_gain: Option<Gain>,
     /// The overload (how far the server falls behind the arrivals) with the candidate policy of least cost. `None` if
     /// the server keeps up with the arrivals with some candidate.
     pub overload: Option<Overload>,
@@ -70,8 +71,9 @@ impl AtLoad {
             now.name = format!("{}, as now", ask.now.name);
         }
         let now_overload = now.overload;
-        let found = best(all.iter()).cloned();
-        let single = best(all.iter().filter(|c| c.fixed)).map(|c| c.longest);
+        let now = Some(&ask.now.spec);
+        let found = best(all.iter(), now).cloned();
+        let single = best(all.iter().filter(|c| c.fixed), now).map(|c| c.longest);
         let least = all.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("there are candidates");
         let whole = all.iter().all(|c| c.overload.is_some());
         let (name, requests, open) = described(load, plan)?;

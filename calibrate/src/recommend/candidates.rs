@@ -1,16 +1,18 @@
 //! The policies that a server could run, and their simulated results with the calibrated costs and acceptance.
 
+use super::gain::Gain;
 use super::names::name_of;
 use super::question::{Engine, Goal, Objective, Question};
 use super::unknown::setting;
 use crate::kept::Known;
 use foretoken_policies::{BatchRange, Fixed, PolicySpec, SglangGen3, Slot, VllmDynamic};
+use foretoken_report::{Choice, which};
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
 use foretoken_run::plan::Plan;
 use foretoken_run::vllm_table::Table;
 use foretoken_sim::config::Version;
-use foretoken_sim::metrics::{Interval, Overload, Slo};
+use foretoken_sim::metrics::{Overload, Slo};
 use foretoken_spec::problem::Result;
 use serde::Serialize;
 use std::path::Path;
@@ -27,13 +29,12 @@ pub struct Candidate {
     pub longest: u32,
     /// True for a policy with one fixed draft length, plain decoding included.
     pub fixed: bool,
-    /// The candidate's cost: the mean over seeds of the number that should be as low as possible, such as mean E2E
-    /// (see `Objective::cost`). `None` if a run has no cost with some seed, for example because it breaks the limit
-    /// on TPOT.
+    /// The candidate's cost: the geometric mean over seeds of the number that should be as low as possible, such as
+    /// mean E2E (see `Objective::cost`). `None` if a run has no cost with some seed, for example because it breaks the
+    /// limit on TPOT.
     pub cost: Option<f64>,
-    /// Gain over the policy that the server runs now: the mean over seeds of 1 − cost / cost of the server's policy
-    /// with the same seed.
-    pub gain: Option<Interval>,
+    /// Gain over the policy that the server runs now.
+    pub gain: Option<Gain>,
     /// Accepted over drafted tokens of the runs with all seeds; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
     /// The overload: how far the server with this policy fell behind the arrivals, with the first seed with which it
@@ -46,10 +47,6 @@ pub struct Candidate {
     #[serde(skip)]
     pub costs: Vec<Option<f64>>,
 }
-
-/// If several candidate policies cost at most this share more than the cheapest candidate, the candidate whose
-/// largest draft length is smallest is chosen.
-pub const TIE: f64 = 0.01;
 
 /// The candidate policies: every fixed draft length up to `ask.longest`, the engine's adaptive policies, and the
 /// server's policy.
@@ -143,7 +140,7 @@ pub fn evaluate(
             name: name_of(spec),
             longest: longest_of(spec),
             fixed: matches!(spec, PolicySpec::Fixed(_) | PolicySpec::Autoregressive(_)),
-            cost: whole.map(|c| c.iter().sum::<f64>() / c.len() as f64),
+            cost: whole.map(|c| (c.iter().map(|cost| cost.ln()).sum::<f64>() / c.len() as f64).exp()),
             gain: None,
             acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
             overload,
@@ -169,24 +166,26 @@ fn longest_of(spec: &PolicySpec) -> u32 {
 pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
     let Some(now) = all.iter().find(|c| c.spec == *now).map(|c| c.costs.clone()) else { return };
     for c in all {
-        c.gain = gain(&now, &c.costs);
+        c.gain = Gain::of(&now, &c.costs);
     }
 }
 
-/// The gain of each seed in cost (such as mean E2E), 1 − `after` / `before`, as a mean over seeds with its 95 %
-/// interval. `None` if a cost is missing.
-pub fn gain(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Interval> {
-    let pairs: Option<Vec<f64>> = before.iter().zip(after).map(|(b, a)| Some(1.0 - (*a)? / (*b)?)).collect();
-    pairs.and_then(|gains| Interval::of(&gains))
+impl Candidate {
+    /// The candidate as a choice of [`which`], with its largest loss over the loads. `now` is the policy that the
+    /// server runs at present.
+    pub fn choice(&self, loss: Option<f64>, now: Option<&PolicySpec>) -> Choice {
+        let fixed = self.fixed.then_some(self.longest);
+        Choice { longest: self.longest, now: now == Some(&self.spec), ..Choice::new(loss, fixed) }
+    }
 }
 
-/// The best candidate policy. Takes the candidates whose cost is within [`TIE`] of the least cost; of these, the
-/// candidate whose largest draft length is smallest. If several candidates have this length, prefers a fixed draft
-/// length. `None` if no candidate has a cost.
-pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a Candidate> {
-    let least = all.clone().filter_map(|c| c.cost).fold(f64::INFINITY, f64::min);
-    let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));
-    as_good.min_by_key(|c| (c.longest, !c.fixed))
+/// The candidate policy to run at one load, by [`which`]. `now` is the policy that the server runs at present. `None`
+/// if no candidate has a cost.
+pub fn best<'a>(all: impl Iterator<Item = &'a Candidate>, now: Option<&PolicySpec>) -> Option<&'a Candidate> {
+    let all: Vec<&Candidate> = all.collect();
+    let least = all.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)?;
+    let choice = |c: &&Candidate| c.choice(c.cost.map(|cost| cost / least - 1.0), now);
+    which(&all.iter().map(choice).collect::<Vec<_>>()).map(|at| all[at])
 }
 
 #[cfg(test)]
@@ -198,13 +197,6 @@ mod tests {
         let sizes = |most| doubling(most).collect::<Vec<_>>();
         assert_eq!((sizes(1), sizes(2), sizes(8)), (vec![1], vec![1, 2], vec![1, 2, 4, 8]));
         assert_eq!(sizes(9), [1, 2, 4, 8, 9]);
-    }
-
-    #[test]
-    fn a_gain_needs_the_cost_of_every_seed() {
-        let mean = |before: &[Option<f64>], after: &[Option<f64>]| gain(before, after).map(|g| g.mean);
-        assert_eq!(mean(&[Some(4.0), Some(2.0)], &[Some(3.0), Some(1.0)]), Some(0.375));
-        assert_eq!(mean(&[Some(4.0), None], &[Some(3.0), Some(1.0)]), None);
     }
 
     fn candidate(longest: u32, fixed: bool, cost: Option<f64>) -> Candidate {
@@ -224,12 +216,16 @@ mod tests {
 
     #[test]
     fn of_costs_within_a_percent_the_shortest_fixed_length_is_the_best() {
-        let name = |all: &[Candidate]| best(all.iter()).map(|c| c.name.clone());
+        let name = |all: &[Candidate]| best(all.iter(), None).map(|c| c.name.clone());
         let (short, long) = (candidate(1, true, Some(1.0099)), candidate(3, true, Some(1.0)));
         assert_eq!(name(&[long.clone(), short]).unwrap(), "1 true");
         assert_eq!(name(&[candidate(1, true, Some(1.011)), long.clone()]).unwrap(), "3 true");
         assert_eq!(name(&[candidate(3, false, Some(1.0)), long]).unwrap(), "3 true");
         assert_eq!(name(&[candidate(0, true, None)]), None);
+        let (now, longer) = (candidate(1, true, Some(1.009)), candidate(2, true, Some(1.008)));
+        let longer = Candidate { spec: PolicySpec::Fixed(Fixed { k: 2 }), ..longer };
+        let taken = best([&now, &longer].into_iter(), Some(&longer.spec)).map(|c| c.name.clone());
+        assert_eq!(taken.unwrap(), "2 true", "a tie with what runs now keeps it");
     }
 
     #[test]

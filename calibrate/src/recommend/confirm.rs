@@ -6,27 +6,15 @@ use super::starts::Start;
 use crate::loads::SeenRun;
 use foretoken_policies::PolicySpec;
 use foretoken_run::plan::Plan;
-use foretoken_sim::config::DraftMethod;
+use foretoken_run::vllm_table::{WITHOUT_MODEL, stated_method};
 use std::path::Path;
 
 /// The draft method in vLLM's words, such as `ngram`. The user's option `--method` comes first, then the experiment's
 /// draft method. `None` if the user gave no method and the experiment has the default method, a draft model.
 pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
-    let stated = match plan.variants[0].experiment.engine.method {
-        DraftMethod::DraftModel => None,
-        DraftMethod::Eagle => Some("eagle"),
-        DraftMethod::Eagle3 => Some("eagle3"),
-        DraftMethod::Mtp => Some("mtp"),
-        DraftMethod::Dflash => Some("dflash"),
-        DraftMethod::Dspark | DraftMethod::DsparkFillIn => Some("dspark"),
-        DraftMethod::Ngram => Some("ngram"),
-        DraftMethod::Suffix => Some("suffix"),
-    };
+    let stated = stated_method(plan.variants[0].experiment.engine.method);
     ask.method.clone().or_else(|| stated.map(str::to_owned))
 }
-
-/// Draft methods that need no separate draft model.
-const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
 
 /// Returns two texts: the command-line argument with which vLLM reads the first of the files `starts`, and what the
 /// user must add to this argument. Each text is `None` if the engine is SGLang or `starts` is empty. The second text

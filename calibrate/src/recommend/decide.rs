@@ -1,18 +1,17 @@
 //! Makes one recommendation from the candidate policies' results at each load.
 //!
 //! A candidate's loss at a load is its cost (such as mean E2E) / the best candidate's cost − 1. Candidates are
-//! compared by their largest loss over the loads. If the best fixed length loses at most 1 % at every load, it is
-//! advised. Otherwise, all candidates count whose largest loss is at most 1 % above the smallest such loss; of these,
-//! the candidate whose largest draft length is smallest is advised. A load at which every candidate falls behind the
-//! arrivals is left out, because its latencies grow with the length of the run. If all loads are of this kind, no
-//! load is left out.
+//! compared by their largest loss over the loads, and one is taken by the rule of `foretoken_report::which`. A load at
+//! which every candidate falls behind the arrivals is left out, because its latencies grow with the length of the run.
+//! If all loads are of this kind, no load is left out.
 
 use super::answer::{Best, Verdict};
 use super::at_load::AtLoad;
-use super::candidates::{Candidate, TIE, gain};
+use super::candidates::Candidate;
+use super::gain::Gain;
 use super::question::Question;
 use foretoken_policies::PolicySpec;
-use foretoken_sim::metrics::Interval;
+use foretoken_report::{AS_GOOD, which};
 
 /// The advice on the server's policy, and the indices of the candidate policies that the advice names.
 #[derive(Clone, Debug)]
@@ -54,22 +53,22 @@ pub fn decide(ask: &Question, all: &[AtLoad], error: f64) -> Decision {
     let loads = decisive(all);
     let candidates = &loads[0].candidates;
     let compared: Vec<Option<Best>> = (0..candidates.len()).map(|at| with_loss(&loads, at)).collect();
-    let best_of = |among: &dyn Fn(&Candidate) -> bool, tie: f64| {
-        let those = || (0..candidates.len()).filter(|&at| among(&candidates[at]) && compared[at].is_some());
-        let loss = |at: usize| compared[at].as_ref().map_or(f64::INFINITY, |best| best.worst_loss);
-        let least = those().map(loss).fold(f64::INFINITY, f64::min);
-        those().filter(|&at| loss(at) <= least + tie).min_by_key(|&at| (candidates[at].longest, !candidates[at].fixed))
+    let loss = |at: usize| compared[at].as_ref().map(|best| best.worst_loss);
+    // A candidate that is not among those asked for has no loss, so that it cannot be taken.
+    let best_of = |among: &dyn Fn(&Candidate) -> bool| {
+        let choice =
+            |at: usize| candidates[at].choice(loss(at).filter(|_| among(&candidates[at])), Some(&ask.now.spec));
+        which(&(0..candidates.len()).map(choice).collect::<Vec<_>>())
     };
-    let single = best_of(&|c| c.fixed, TIE);
-    let by_table = best_of(&|c| matches!(c.spec, PolicySpec::VllmDynamic(_) | PolicySpec::SglangGen3(_)), 0.0);
-    let everywhere = single.filter(|&at| compared[at].as_ref().is_some_and(|best| best.worst_loss <= TIE));
-    let best = everywhere.or_else(|| best_of(&|_| true, TIE));
+    let single = best_of(&|c| c.fixed);
+    let by_table = best_of(&|c| matches!(c.spec, PolicySpec::VllmDynamic(_) | PolicySpec::SglangGen3(_)));
+    let best = best_of(&|_| true);
     // True if the cost (such as mean E2E) of candidate policy `at` at a load is at most 1 % above the least cost of a
     // fixed draft length.
     let good_at = |load: &AtLoad, at: usize| {
         let singles = load.candidates.iter().filter(|c| c.fixed).filter_map(|c| c.cost);
         let least = singles.fold(f64::INFINITY, f64::min);
-        load.candidates[at].cost.is_some_and(|cost| cost <= least * (1.0 + TIE))
+        load.candidates[at].cost.is_some_and(|cost| cost <= least * (1.0 + AS_GOOD))
     };
     let fixed = || (0..candidates.len()).filter(|&at| candidates[at].fixed);
     let depends_on_load = loads.len() > 1 && !fixed().any(|at| loads.iter().all(|load| good_at(load, at)));
@@ -84,9 +83,9 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
     };
     let now = loads[0].candidates.iter().position(|c| c.spec == ask.now.spec).expect("what runs now is a candidate");
     let plain = loads[0].candidates[best].longest == 0;
-    let gains: Vec<Option<Interval>> = loads.iter().map(|load| gain_over(load, now, best)).collect();
+    let gains: Vec<Option<Gain>> = loads.iter().map(|load| gain_over(load, now, best)).collect();
     let beyond = |sign: f64| {
-        let sure = |g: &Interval| (sign * g.mean > g.half_width.unwrap_or(0.0).hypot(error)).then_some(sign * g.mean);
+        let sure = |g: &Gain| (sign * g.log() > g.half_width.unwrap_or(0.0).hypot(error)).then_some(sign * g.log());
         gains.iter().flatten().filter_map(sure).fold(0.0, f64::max)
     };
     let (most, lost) = (beyond(1.0), beyond(-1.0));
@@ -104,6 +103,6 @@ fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -
 
 /// Gain in cost (such as mean E2E) of candidate policy number `after` over candidate policy number `before` at a
 /// load: 1 − cost of `after` / cost of `before`.
-pub fn gain_over(load: &AtLoad, before: usize, after: usize) -> Option<Interval> {
-    gain(&load.candidates[before].costs, &load.candidates[after].costs)
+pub fn gain_over(load: &AtLoad, before: usize, after: usize) -> Option<Gain> {
+    Gain::of(&load.candidates[before].costs, &load.candidates[after].costs)
 }

@@ -1,6 +1,6 @@
 //! The gain of drafting as the load grows, and the load above which drafting no longer pays.
 
-use super::candidates::gain;
+use super::gain::Gain;
 use super::names::name_of;
 use super::question::{AskedLoad, Question, fill, without_instants};
 use crate::loads::mean_rate;
@@ -9,7 +9,6 @@ use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
 use foretoken_run::setting::Setting;
 use foretoken_sim::Arrivals;
-use foretoken_sim::metrics::Interval;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::generate::Poisson;
 use foretoken_traces::{ArrivalSpec, Transform, WorkloadSpec};
@@ -40,11 +39,11 @@ pub struct Load {
     /// Arrival rate in requests per second.
     pub rate: f64,
     /// Gain in mean E2E of drafting over plain decoding.
-    pub pays: Option<Interval>,
+    pub pays: Option<Gain>,
     /// Gain in mean E2E of drafting over the server's policy; `None` if the server runs this drafting policy.
-    pub gain: Option<Interval>,
+    pub gain: Option<Gain>,
     /// Gain in mean E2E of plain decoding over the server's policy; `None` if the server runs plain decoding.
-    pub plain: Option<Interval>,
+    pub plain: Option<Gain>,
 }
 
 /// The simulated request rates, as shares of the rate that plain decoding sustains with a full engine.
@@ -90,9 +89,9 @@ pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt:
         let [of_plain, of_drafting, of_now] = &costs;
         points.push(Load {
             rate: at,
-            pays: gain(of_plain, of_drafting),
-            gain: (now != drafting).then(|| gain(of_now, of_drafting)).flatten(),
-            plain: (*now != plain).then(|| gain(of_now, of_plain)).flatten(),
+            pays: Gain::of(of_plain, of_drafting),
+            gain: (now != drafting).then(|| Gain::of(of_now, of_drafting)).flatten(),
+            plain: (*now != plain).then(|| Gain::of(of_now, of_plain)).flatten(),
         });
     }
     let requests = match (rate > 0.0, &workload.arrivals) {
@@ -152,7 +151,12 @@ mod tests {
 
     #[test]
     fn drafting_stops_at_the_last_zero_of_the_gain() {
-        let load = |rate: f64, pays: f64| Load { rate, pays: Interval::of(&[pays]), gain: None, plain: None };
+        let load = |rate: f64, pays: f64| Load {
+            rate,
+            pays: Gain::of(&[Some(1.0)], &[Some(1.0 - pays)]),
+            gain: None,
+            plain: None,
+        };
         let falls = [load(1.0, -0.1), load(2.0, 0.2), load(3.0, 0.1), load(4.0, -0.3)];
         assert!((stops_at(&falls).unwrap() - 3.25).abs() < 1e-12);
         assert_eq!(stops_at(&falls[..3]), None, "it pays at the highest load");

@@ -2,9 +2,9 @@
 //! not trusted. Both lead the advice.
 
 use super::at_load::AtLoad;
-use super::candidates::TIE;
 use super::question::{AskedLoad, Goal, Objective};
 use crate::loads::SeenRun;
+use foretoken_report::AS_GOOD;
 use serde::Serialize;
 
 /// Where the advised policy was not measured, a run contradicts the advice only if it was faster by more than this
@@ -75,14 +75,14 @@ pub fn contradicting(
             .map(|(_, e2e_s)| e2e_s)
             .collect();
         let (advised_e2e_s, bound) = match own.is_empty() {
-            false => (own.iter().sum::<f64>() / own.len() as f64, TIE),
+            false => (own.iter().sum::<f64>() / own.len() as f64, AS_GOOD),
             true => (candidate.cost?, PREDICTED.max(error)),
         };
         let faster = asked.runs().iter().filter_map(|run| {
             let (k, e2e_s) = measured(run)?;
             let simulated = at.candidates.iter().find(|c| c.fixed && c.longest == k)?.cost?;
             // Where the simulation ranks the two as the measurement does, another load decides the advice.
-            let is_known = candidate.cost.is_some_and(|cost| simulated < cost * (1.0 - TIE));
+            let is_known = candidate.cost.is_some_and(|cost| simulated < cost * (1.0 - AS_GOOD));
             (e2e_s < advised_e2e_s * (1.0 - bound) && !is_known).then(|| Faster {
                 load: at.load.clone(),
                 run: run.name.clone(),

@@ -2,8 +2,8 @@
 //! batch size, the best policy of the serving engine, their gains at each load, and how certain the gains are.
 //!
 //! All candidates are simulated with the same requests and the same random draws for each seed, at each observed load
-//! or at the load of an experiment. If several candidates cost (such as in mean E2E) at most 1 % more than the best
-//! candidate, the candidate whose largest draft length is smallest is taken.
+//! or at the load of an experiment. Candidates whose costs (such as mean E2E) are within 1 % of the least cost are as
+//! good as the best, and `foretoken_report::which` takes one of them.
 //!
 //! A gain or a loss at a load counts only if it exceeds its error. The error is the root of the sum of squares of the
 //! 95 % interval over seeds and of the calibration's error between runs. A change of the server's policy is advised if
@@ -18,6 +18,7 @@ mod candidates;
 mod confirm;
 mod decide;
 mod files;
+mod gain;
 mod host;
 mod loads;
 mod measured;
@@ -36,6 +37,7 @@ pub use at_load::AtLoad;
 pub use break_even::BreakEven;
 pub use candidates::Candidate;
 pub use files::{ADVICE, PAGE, check, write};
+pub use gain::Gain;
 pub use loads::{Load, Loads};
 pub use measured::Faster;
 pub use now::Now;
@@ -135,7 +137,14 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         depends_on_load: found.depends_on_load,
         calibration_error: error,
         with_host,
-        break_even: break_even::at_batches(&plans[typical], candidates[single].longest, candidates)?,
+        break_even: break_even::at_batches(
+            &table,
+            ask.plan(&asked[typical])?,
+            &ask.file,
+            candidates[single].longest,
+            candidates,
+            interrupt,
+        )?,
         loads: Some(loads::sweep(ask, &asked[typical], &specs[drafting], interrupt)?),
         starts,
         paste,
@@ -169,7 +178,7 @@ fn typical(asked: &[AskedLoad]) -> usize {
 
 /// The index of the candidate policy that is the best fixed draft length of at least one token at the load `at`.
 fn best_drafting(at: &AtLoad) -> usize {
-    let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0));
+    let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0), None);
     // If no draft length keeps the limit on TPOT, a draft length of 1 is taken.
     let longest = best.map_or(1, |c| c.longest);
     at.candidates.iter().position(|c| c.fixed && c.longest == longest).expect("every length is a candidate")

@@ -4,11 +4,11 @@
 use super::advice::Advice;
 use super::answer::Verdict;
 use super::at_load::AtLoad;
+use super::gain::Gain;
 use super::names::table_in_words;
-use super::words::{DECODE_STEPS_ALONE, DRAFTER_LOADED, gain, pays, percent};
+use super::words::{DRAFTER_LOADED, IN_CLOSED_LOOPS, gain, pays, percent};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{GainAt, gain_figure};
-use foretoken_sim::metrics::Interval;
 
 /// Makes the HTML page of the recommendation `a`.
 pub fn page(a: &Advice) -> Page {
@@ -48,8 +48,8 @@ fn scope(a: &Advice) -> String {
     [Some(a.subject.name.clone()), loads, seeds].into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-fn gained(g: Option<Interval>) -> Value {
-    g.map_or_else(Value::none, |g| Value::number(g.mean, gain(g)))
+fn gained(g: Option<Gain>) -> Value {
+    g.map_or_else(Value::none, |g| Value::number(g.as_fast().0, gain(g)))
 }
 
 fn share(x: Option<f64>) -> Value {
@@ -58,13 +58,13 @@ fn share(x: Option<f64>) -> Value {
 
 fn by_load(a: &Advice) -> Section {
     let mut section = Section::new("loads", "At each load");
-    let seeds = "1 − cost / cost of what runs now, mean and 95 % interval over seeds";
+    let seeds = "cost of what runs now / cost, mean and 95 % interval over seeds";
     let mut table = Table::new(
         "",
         &[
             ("load", ""),
-            ("best", "of all that was tried; within 1 % the shorter drafts"),
-            ("gain\nover now", seeds),
+            ("best", "of all that was tried; within 1 % what runs now, then the shorter drafts"),
+            ("as fast\nas now", seeds),
             ("accepted", "of drafted tokens, by the best"),
         ],
     );
@@ -72,7 +72,7 @@ fn by_load(a: &Advice) -> Section {
     let overloaded = a.at_loads.iter().any(|at| at.overloaded().is_some());
     let observed = a.at_loads.iter().any(|at| !at.runs.is_empty());
     let mut column = |name: String, meaning: &str| table.columns.push((name, meaning.to_owned()));
-    other.into_iter().for_each(|name| column(format!("gain of\n{name}"), seeds));
+    other.into_iter().for_each(|name| column(format!("{name}\nas fast"), seeds));
     observed.then(|| column("observed in".into(), ""));
     overloaded.then(|| column("note".into(), ""));
     for at in &a.at_loads {
@@ -119,7 +119,7 @@ fn start(a: &Advice) -> Section {
 
 fn by_batch(a: &Advice) -> Section {
     let mut section = Section::new("break-even", "By batch size");
-    section.parts.push(Part::Text(format!("Break-even: {DECODE_STEPS_ALONE}.")));
+    section.parts.push(Part::Text(format!("Break-even: {IN_CLOSED_LOOPS}.")));
     section.parts.push(Part::List(a.break_even.iter().map(pays).collect()));
     section.parts.push(Part::Text(format!("The table by batch size: {DRAFTER_LOADED}.")));
     section.parts.push(Part::Facts(vec![("best length".into(), table_in_words(&a.table))]));
@@ -157,7 +157,7 @@ fn candidates(a: &Advice) -> Section {
 
 fn tried(at: &AtLoad) -> Table {
     let columns =
-        [("policy", ""), ("gain over now", "mean and 95 % interval over seeds"), ("accepted", "of drafted tokens")];
+        [("policy", ""), ("as fast as now", "mean and 95 % interval over seeds"), ("accepted", "of drafted tokens")];
     let mut table = Table::new("", &columns);
     for c in &at.candidates {
         table.rows.push(Row::of([Value::text(&c.name), gained(c.gain), share(c.acceptance_rate)]));
@@ -169,9 +169,10 @@ fn tried(at: &AtLoad) -> Table {
 /// drafting and the gain of plain decoding. `None` if there is nothing to draw.
 pub fn figure(a: &Advice) -> Option<String> {
     let loads = a.loads.as_ref()?;
-    let points = |gain: fn(&super::loads::Load) -> Option<Interval>| -> Vec<GainAt> {
-        let point =
-            |l: &super::loads::Load| gain(l).map(|g| GainAt { rate: l.rate, gain: g.mean, half_width: g.half_width });
+    let points = |gain: fn(&super::loads::Load) -> Option<Gain>| -> Vec<GainAt> {
+        let point = |l: &super::loads::Load| {
+            gain(l).map(|g| GainAt { rate: l.rate, times: g.as_fast().0, ends: g.as_fast().1 })
+        };
         loads.points.iter().filter_map(point).collect()
     };
     let (drafting, plain) = (points(|l| l.gain), points(|l| l.plain));

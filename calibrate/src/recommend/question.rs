@@ -213,6 +213,14 @@ impl Objective {
         }
     }
 
+    /// What a candidate with a lower cost is, for texts such as `1.97× as fast`.
+    pub fn as_fast(self) -> &'static str {
+        match self.of {
+            Goal::MeanE2e | Goal::Throughput => "as fast",
+            Goal::Slo => "as good",
+        }
+    }
+
     /// The name of the number that the objective minimises, such as `mean E2E`, with the limit on TPOT if there is
     /// one.
     pub fn in_words(self) -> String {

@@ -3,6 +3,10 @@
 use super::tests::{answer, snapshots};
 use super::*;
 use foretoken_policies::{PolicySpec, VllmDynamic};
+use foretoken_run::cells::Mode;
+use foretoken_run::complete::{How, complete};
+use foretoken_run::inert::Check;
+use foretoken_run::work::Work;
 use std::path::Path;
 
 /// A question about an experiment that states the server's costs. `more` replaces values of the experiment.
@@ -94,5 +98,48 @@ fn swept_rates_are_shares_of_the_service_rate() {
     let rates: Vec<f64> = loads.points.iter().map(|point| point.rate / loads.service_req_s).collect();
     for (rate, wanted) in rates.iter().zip([0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0]) {
         assert!((rate - wanted).abs() < 1e-9, "{rates:?}");
+    }
+}
+
+/// `run` and `recommend` are asked about the same 20 experiments, with the same draft lengths as candidates. Both take
+/// the same length, plain decoding included, by the same rule.
+#[test]
+fn run_and_recommend_name_the_same_draft_length() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let mut taken = Vec::new();
+    for (rate, draft_s) in [(0.8, 2e-3), (0.6, 2e-3), (0.7, 8e-3), (0.3, 2e-3), (0.2, 8e-3)] {
+        for (load, method) in [
+            ("{ poisson = { rate = 1.0 } }", "draft-model"),
+            ("{ poisson = { rate = 6.0 } }", "eagle3"),
+            ("{ closed-loop = 1 }", "dflash"),
+            ("{ closed-loop = 4 }", "mtp"),
+        ] {
+            let sets = [
+                format!("acceptance.source.constant.rate={rate}"),
+                format!("hardware.draft.linear.delta_s={draft_s}"),
+                format!("workload.arrivals={load}"),
+                format!("engine.method=\"{method}\""),
+            ];
+            let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+            let question = stated(&sets);
+            let advice = answer(&question);
+
+            let mut all = question.sets.clone();
+            all.push("policies=[{ autoregressive = {} }, { fixed = { k = 1 } }, { fixed = { k = 2 } }, { fixed = { k = 3 } }]".into());
+            all.push("engine.max_draft_len=3".into());
+            let plan = Plan::of_text("x.toml", &question.text, &all, Path::new("")).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let how = How { mode: Mode::Fresh, figures: false, check_settings: Check::Never };
+            let made = complete(&plan, dir.path().join("run"), how, &pool, &Work::default()).unwrap().made.unwrap();
+            let k = match made.results.advised.unwrap().policy.as_str() {
+                "autoregressive" => 0,
+                fixed => fixed.strip_prefix("fixed-").unwrap().parse().unwrap(),
+            };
+            assert_eq!(advice.at_loads[0].single, Some(k), "{sets:?}: {}", made.results.comparison.headline);
+            taken.push(k);
+        }
+    }
+    for k in 0..=3 {
+        assert!(taken.contains(&k), "no experiment has the answer {k}: {taken:?}");
     }
 }

@@ -4,15 +4,14 @@ use super::advice::Advice;
 use super::answer::Verdict;
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;
-use super::candidates::TIE;
+use super::gain::Gain;
 use super::names::table_in_words;
-use foretoken_report::{plain_table, table_lines};
-use foretoken_sim::metrics::Interval;
+use foretoken_report::{AS_GOOD, plain_table, table_lines};
 use std::fmt::Write;
 
-/// A text that says where the break-even shares of accepted draft tokens apply: to steps without prompts, compared
-/// with a server without a drafter.
-pub const DECODE_STEPS_ALONE: &str = "decode steps alone, against plain decoding without a loaded drafter";
+/// A text that says what the break-even shares of accepted draft tokens compare: closed loops with as many clients as
+/// the batch size, and a server without a drafter.
+pub const IN_CLOSED_LOOPS: &str = "a closed loop of as many clients ties with plain decoding without a loaded drafter";
 /// A text that says that the table of draft lengths by batch size is for a server with a loaded drafter.
 pub const DRAFTER_LOADED: &str = "the drafter loaded, so that its passes over prompts cost at K = 0 as well";
 
@@ -20,10 +19,11 @@ pub(super) fn percent(x: f64) -> String {
     format!("{:.1} %", 100.0 * x)
 }
 
-/// A gain in percent with its sign and its 95 % interval over seeds, as text.
-pub(super) fn gain(g: Interval) -> String {
-    let half = g.half_width.map_or(String::new(), |half| format!(" ± {:.1}", 100.0 * half));
-    format!("{:+.1}{half} %", 100.0 * g.mean)
+/// A gain as text, such as `1.97× [1.92, 2.02]`: how many times as fast, with the 95 % interval over seeds.
+pub(super) fn gain(g: Gain) -> String {
+    let (times, ends) = g.as_fast();
+    let ends = ends.map_or(String::new(), |(low, high)| format!(" [{low:.2}, {high:.2}]"));
+    format!("{times:.2}×{ends}")
 }
 
 impl Advice {
@@ -42,20 +42,20 @@ impl Advice {
                     }
                     other => other.to_owned(),
                 };
-                format!("Run {run}: against {now}, it lowers the {of} by {gains}.")
+                format!("Run {run}: against {now}, it is {gains} ({of}).")
             }
             Verdict::Stay if self.best.as_ref().is_none_or(|best| best.name == self.now.name) => {
                 format!("Stay with {}: {}.", self.now.name, self.nothing_lowers())
             }
             Verdict::Stay => {
                 let now = &self.now.name;
-                format!("Stay with {now}: nothing is better by more than is known ({best} lowers the {of} by {gains}).")
+                format!("Stay with {now}: nothing is better by more than is known ({best} is {gains}, {of}).")
             }
             Verdict::DoNotSpeculate if plain_now => {
                 format!("Do not speculate: no draft length lowers the {of}.")
             }
             Verdict::DoNotSpeculate => {
-                format!("Do not speculate: against {now}, plain decoding lowers the {of} by {gains}.")
+                format!("Do not speculate: against {now}, plain decoding is {gains} ({of}).")
             }
             Verdict::Unknown(why) => format!("You cannot know from this: {why}."),
         };
@@ -81,13 +81,13 @@ impl Advice {
         let of = self.objective.in_words();
         let carried = || self.at_loads.iter().filter(|at| at.overload.is_none());
         let gain_at = |at: &&AtLoad| at.gain.map_or(0.0, |g| g.mean);
-        let better = |at: &&AtLoad| at.gain.is_some_and(|g| g.mean > TIE.max(g.half_width.unwrap_or(0.0)));
+        let better = |at: &&AtLoad| at.gain.is_some_and(|g| g.mean > AS_GOOD.max(g.half_width.unwrap_or(0.0)));
         let most = carried().filter(better).max_by(|a, b| gain_at(a).total_cmp(&gain_at(b)));
         match (most, carried().count()) {
             (Some(at), n) if n > 1 => {
                 let (best, g) = (at.best_name.as_deref().unwrap_or_default(), at.gain.map_or(String::new(), gain));
                 let at = &at.load;
-                format!("no other loses less of the {of} at its worst load; at {at}, {best} lowers it by {g}")
+                format!("no other loses less of the {of} at its worst load; at {at}, {best} is {g} as fast")
             }
             (_, 1) => {
                 format!("nothing lowers the {of} at {}", carried().map(|at| at.load.as_str()).collect::<String>())
@@ -141,28 +141,21 @@ impl Advice {
     fn gains(&self) -> String {
         let carried = |at: &&AtLoad| at.overload.is_none();
         let all = || self.at_loads.iter().filter_map(|at| Some((at.advised_gain?, at)));
-        let decisive: Vec<(Interval, &AtLoad)> = all().filter(|(_, at)| carried(at)).collect();
+        let decisive: Vec<(Gain, &AtLoad)> = all().filter(|(_, at)| carried(at)).collect();
         let decisive = if decisive.is_empty() { all().collect() } else { decisive };
-        let by = |a: &&(Interval, &AtLoad), b: &&(Interval, &AtLoad)| a.0.mean.total_cmp(&b.0.mean);
+        let by = |a: &&(Gain, &AtLoad), b: &&(Gain, &AtLoad)| a.0.mean.total_cmp(&b.0.mean);
         let (Some(least), Some(most)) = (decisive.iter().min_by(by), decisive.iter().max_by(by)) else {
-            return "an unknown amount".to_owned();
-        };
-        let one = |g: Interval| {
-            let seeds = g.half_width.map_or(String::new(), |h| format!(" ± {} over seeds", percent(h)));
-            format!("{}{seeds}", percent(g.mean))
+            return "faster by an unknown amount".to_owned();
         };
         let error = match self.calibration_error > 0.0 {
-            true => format!(" ± {} of the calibration", percent(self.calibration_error)),
+            true => format!(", ± {} of the calibration", percent(self.calibration_error)),
             false => String::new(),
         };
         match decisive.len() {
-            1 => format!("{}{error}", one(most.0)),
+            1 => format!("{} {}{error}", gain(most.0), self.objective.as_fast()),
             _ => {
-                let (least, from, most, to) = (one(least.0), &least.1.load, one(most.0), &most.1.load);
-                match self.calibration_error > 0.0 {
-                    true => format!("{least} ({from}) to {most} ({to}), each{error}"),
-                    false => format!("{least} ({from}) to {most} ({to})"),
-                }
+                let (least, from, most, to) = (gain(least.0), &least.1.load, gain(most.0), &most.1.load);
+                format!("{least} ({from}) to {most} ({to}) {}{error}", self.objective.as_fast())
             }
         }
     }
@@ -209,7 +202,7 @@ impl Advice {
             line(self.rows());
             self.losses().into_iter().for_each(&mut line);
             line(format!("best length by batch size ({DRAFTER_LOADED}): {}", table_in_words(&self.table)));
-            line(format!("break-even ({DECODE_STEPS_ALONE}):"));
+            line(format!("break-even ({IN_CLOSED_LOOPS}):"));
             self.break_even.iter().for_each(|b| line(format!("  {}", pays(b))));
             self.stops().into_iter().for_each(&mut line);
         }
@@ -224,9 +217,9 @@ impl Advice {
 
     /// The candidate policies' results as a text table with one row per load.
     fn rows(&self) -> String {
-        let mut header = vec!["load".to_owned(), "best".into(), "gain over now".into(), "accepted".into()];
+        let mut header = vec!["load".to_owned(), "best".into(), "as fast as now".into(), "accepted".into()];
         let other = self.other_than_the_best();
-        header.extend(other.map(|name| format!("gain of {name}")));
+        header.extend(other.map(|name| format!("{name} as fast")));
         let overloaded = self.at_loads.iter().any(|at| at.overloaded().is_some());
         header.extend(overloaded.then(String::new));
         let rows = self.at_loads.iter().map(|at| {
@@ -283,6 +276,7 @@ pub fn pays(b: &BreakEven) -> String {
     let BreakEven { batch, k, needs, has } = *b;
     let has = has.map_or(String::new(), |has| format!(", has {:.0} %", 100.0 * has));
     match needs > 1.0 {
+        true if needs.is_infinite() => format!("at batch {batch} K = {k} cannot pay, however many are accepted{has}"),
         true => format!("at batch {batch} K = {k} cannot pay: it would need {:.0} % accepted{has}", 100.0 * needs),
         false => format!("at batch {batch} K = {k} needs {:.0} % accepted{has}", 100.0 * needs.max(0.0)),
     }

@@ -75,12 +75,14 @@ impl FleetAnswer {
         let (Some(cost), Some(gpus)) = (best.cost_hour, best.gpus) else { return String::new() };
         let tokens = best.cost_mtok.map_or(String::new(), |cost| format!(", {cost:.2} for a million output tokens"));
         let gpus = if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") };
-        let mut said = format!("{}{at} costs the least: {gpus}, {cost:.2} an hour{tokens}.", best.called());
+        let alike = |f: &&PolicyFleet| !f.bound && f.sweep == best.sweep && f.cost_hour == best.cost_hour;
+        let least = if fleets.iter().copied().filter(alike).count() > 1 { "as little as any" } else { "the least" };
+        let mut said = format!("{}{at} costs {least}: {gpus}, {cost:.2} an hour{tokens}.", best.called());
         let plain = fleets.iter().find(|f| f.baseline && f.sweep == best.sweep && !best.baseline);
         if let Some(plain) = plain {
             said += &match (plain.replicas, plain.cost_hour) {
                 (Some(n), _) if Some(n) == best.replicas => match self.times(best) {
-                    Some(times) => format!(" No drafting needs as many, and its requests take {times}."),
+                    Some(times) => format!(" No drafting needs as many; with drafts requests are {times}."),
                     None => " No drafting needs as many.".to_owned(),
                 },
                 (Some(n), Some(other)) => {
@@ -96,14 +98,14 @@ impl FleetAnswer {
         said
     }
 
-    /// A text such as `1.30 times as long`: mean E2E without drafting / mean E2E with the drafting of the fleet `f`,
-    /// both with the replicas of `f`.
+    /// A text such as `1.30× as fast`: mean E2E without drafting / mean E2E with the drafting of the fleet `f`, both
+    /// with the replicas of `f`.
     fn times(&self, f: &PolicyFleet) -> Option<String> {
         let replicas = f.replicas?;
         let plain = self.fleets.iter().find(|other| other.baseline && other.sweep == f.sweep)?;
         let (without, with) = (self.way(plain, replicas)?.e2e_mean_s?, self.way(f, replicas)?.e2e_mean_s?);
-        let seconds = format!("{} s instead of {} s on average", digits(without, without), digits(with, with));
-        Some(format!("{:.2} times as long ({seconds})", without / with))
+        let seconds = format!("{} s instead of {} s on average", digits(with, with), digits(without, without));
+        Some(format!("{:.2}× as fast ({seconds})", without / with))
     }
 
     /// A sentence on the cheapest fleet with drafting. This fleet costs more than the fleet `best`, which does not
@@ -207,7 +209,8 @@ mod tests {
         let fleets = || vec![fleet("autoregressive", Some(3)), fleet("fixed-3", Some(3))];
         let fast = said(fleets(), vec![way("no drafts", 3, 1.5), way("fixed-3", 3, 1.0), way("no drafts", 4, 1.2)]);
         assert!(
-            fast.starts_with("3 × TP 2 with fixed-3") && fast.contains("1.50 times as long (1.50 s instead of 1.00 s"),
+            fast.starts_with("3 × TP 2 with fixed-3 behind random costs as little as any: 6 GPUs")
+                && fast.contains("with drafts requests are 1.50× as fast (1.00 s instead of 1.50 s"),
             "{fast}"
         );
         let slow = said(fleets(), vec![way("no drafts", 3, 1.0), way("fixed-3", 3, 1.5)]);

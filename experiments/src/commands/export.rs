@@ -7,7 +7,7 @@ use crate::work;
 use clap::{Args, Subcommand};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
 use foretoken_run::load::with_defaults;
-use foretoken_run::vllm_table::{Table, no_draft};
+use foretoken_run::vllm_table::{Table, no_draft, stated_method};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_spec::read::unknown_policy;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub struct ExportVllmArgs {
     /// Batch sizes to measure: clients of a closed loop, each with one request at the server at any time
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     pub batch_sizes: Vec<u32>,
-    /// Value of vLLM's `method`, copied into the output
+    /// Value of vLLM's `method`, copied into the output [default: the experiment's engine.method, if it states one]
     #[arg(long)]
     pub method: Option<String>,
     /// Value of vLLM's `model` (the draft), copied into the output
@@ -127,6 +127,8 @@ fn vllm(args: &ExportVllmArgs) -> Result<()> {
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     plan.variants.iter().try_for_each(|v| v.filled.check_all_lengths())?;
     let hardware = plan.variants[0].experiment.hardware.clone();
+    let stated = stated_method(plan.variants[0].experiment.engine.method);
+    let method = args.method.as_deref().or(stated);
     let _watch = work().interrupt.watch();
     let table = Table::find(plan, &args.file, &args.batch_sizes, work().interrupt.flag())?;
     eprint!("{}", table.in_words());
@@ -135,8 +137,8 @@ fn vllm(args: &ExportVllmArgs) -> Result<()> {
             "give smaller ones with --batch-sizes, or a larger engine (engine.max_num_seqs, engine.num_gpu_blocks)",
         ));
     }
-    let config = to_vllm_speculative_config(args.method.as_deref(), args.model.as_deref(), &table.ranges)
+    let config = to_vllm_speculative_config(method, args.model.as_deref(), &table.ranges)
         .map_err(|e| Problem::bad_input(format!("no table to write: {}", e.why)))?;
-    no_draft(&hardware, args.method.as_deref(), args.model.as_deref()).iter().for_each(|note| eprintln!("{note}"));
+    no_draft(&hardware, method, args.model.as_deref()).iter().for_each(|note| eprintln!("{note}"));
     print(&format!("{config}\n"))
 }

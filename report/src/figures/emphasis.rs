@@ -3,7 +3,7 @@
 //! policies are grey until the reader points at them.
 
 use super::view::View;
-use crate::rank::{CLOSE, Ranking, rank};
+use crate::rank::{CLOSE, Ranking, for_all, rank};
 use crate::{Report, Role};
 
 /// A report with at most this number of policies shows all policies in colour.
@@ -11,22 +11,14 @@ const ALL: usize = 6;
 /// The most policies in colour, not counting plain decoding and the bound (an oracle that no server can run).
 const MOST: usize = 5;
 
-/// The one or two policies that a page may advise the reader to run. A policy's distance is the share by which it is
-/// slower than the fastest policy at one combination of swept values. The first advised policy has the smallest worst
-/// distance over all combinations. The second has the smallest worst distance over the first n combinations, for the
-/// largest n at which this distance is at most [`CLOSE`]. n is at least 2 and does not cover all combinations. If there
-/// is no such n, there is no second policy.
-fn advised<'a>(view: &View<'a>, rankings: &[Ranking<'a>]) -> Vec<&'a str> {
-    let worst = |name: &str, n: usize| {
-        let each: Option<Vec<f64>> = rankings[..n].iter().map(|r| r.behind(name)).collect();
-        each.map(|each| each.into_iter().fold(0.0, f64::max))
-    };
-    let least = |n: usize| {
-        let all = view.policies.iter().filter_map(|p| Some((p.0, worst(p.0, n)?)));
-        all.min_by(|a, b| a.1.total_cmp(&b.1))
-    };
-    let close = (2..rankings.len()).rev().filter_map(least).find(|(_, behind)| *behind <= CLOSE);
-    least(rankings.len()).into_iter().chain(close).map(|(name, _)| name).collect()
+/// The one or two policies that a page may advise the reader to run: the policy to run at all combinations of swept
+/// values, and the policy to run at the first n of them, for the largest n at which this policy stays within [`CLOSE`]
+/// of the fastest. n is at least 2 and does not cover all combinations. If there is no such n, there is no second
+/// policy.
+fn advised<'a>(report: &Report, rankings: &[&Ranking<'a>]) -> Vec<&'a str> {
+    let close = (2..rankings.len()).rev().filter_map(|n| for_all(report, &rankings[..n]));
+    let close = close.into_iter().find(|(behind, _)| *behind <= CLOSE);
+    for_all(report, rankings).into_iter().chain(close).map(|(_, name)| name).collect()
 }
 
 /// Labels of the policies that figures show in grey. Empty if the report ranks no policies or has at most `ALL`
@@ -41,7 +33,7 @@ pub fn quiet<'a>(report: &'a Report, view: &View<'a>) -> Vec<&'a str> {
     let mut leaders: Vec<&str> = rankings.iter().map(|r| r.leader).collect();
     leaders.sort_by_key(|name| std::cmp::Reverse(leads(name)));
     let ties = rankings.iter().flat_map(Ranking::ties);
-    for name in advised(view, &rankings).into_iter().chain(leaders).chain(ties) {
+    for name in advised(report, &rankings.iter().collect::<Vec<_>>()).into_iter().chain(leaders).chain(ties) {
         if bright.len() < MOST && !bright.contains(&name) {
             bright.push(name);
         }

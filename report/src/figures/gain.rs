@@ -1,5 +1,5 @@
-//! Draws, by request rate, by how much shorter the mean end-to-end latency is with drafting, and with plain decoding,
-//! than with the draft setting with which a server runs now.
+//! Draws, by request rate, how many times as fast requests are with drafting, and with plain decoding, as with the
+//! draft setting with which a server runs now.
 
 use super::axis::Axis;
 use super::page::Page;
@@ -8,16 +8,16 @@ use super::style::{GREY, RULE};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// By how much shorter the mean end-to-end latency is with another draft setting than with the server's present draft
-/// setting, at one request rate.
+/// How many times as fast requests are with another draft setting as with the server's present draft setting, at one
+/// request rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainAt {
     /// The request rate at which the latencies are compared, requests a second.
     pub rate: f64,
-    /// The gain in mean end-to-end latency, as a share. Above 0, requests are faster than with the present setting.
-    pub gain: f64,
-    /// Half of the width of the gain's interval over seeds, as a share; `None` without an interval.
-    pub half_width: Option<f64>,
+    /// How many times as fast requests are as with the present setting: the ratio of mean end-to-end latencies.
+    pub times: f64,
+    /// The ends of the ratio's interval over seeds; `None` without an interval.
+    pub ends: Option<(f64, f64)>,
 }
 
 /// Colour, dash and marker of the line for drafting, in Okabe and Ito's blue.
@@ -30,7 +30,7 @@ const PLAIN: Look = Look { colour: GREY, dash: Dash::Dashed, marker: Marker::Squ
 /// points.
 pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &str, source: &str) -> Option<Figure> {
     let all = || points.iter().chain(plain);
-    let ends = all().flat_map(|p| [-1.0, 1.0].map(|s| 100.0 * (p.gain + s * p.half_width.unwrap_or(0.0))));
+    let ends = all().flat_map(|p| <[f64; 2]>::from(p.ends.unwrap_or((p.times, p.times))));
     let (low, high) = (ends.clone().reduce(f64::min)?, ends.reduce(f64::max)?);
     let lines = [(drafting, points, DRAFTING), ("plain decoding", plain, PLAIN)];
     let lines = lines.into_iter().filter(|line| !line.1.is_empty()).collect::<Vec<_>>();
@@ -38,9 +38,9 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
         title: format!("Against {now}, as it runs now"),
         source: source.to_owned(),
         x_name: "requests a second".to_owned(),
-        y_name: "gain in mean end-to-end latency (%)".to_owned(),
+        y_name: "times as fast (mean end-to-end latency)".to_owned(),
         x: Axis::linear(0.0, all().map(|p| p.rate).fold(0.0, f64::max), 8),
-        y: Axis::linear(low.min(0.0), high.max(0.0), 6),
+        y: Axis::linear(low.min(1.0), high.max(1.0), 6),
         legend: lines.iter().map(|(name, _, look)| Named::plain(name, *look)).collect(),
         panels: vec![(String::new(), None)],
         own_x: Vec::new(),
@@ -49,14 +49,14 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
         sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, _| {
-        c.line(&[panel.at(page.x.start(), 0.0), panel.at(page.x.end(), 0.0)], RULE, 1.2, Dash::Dashed);
+        c.line(&[panel.at(page.x.start(), 1.0), panel.at(page.x.end(), 1.0)], RULE, 1.2, Dash::Dashed);
         // The line for drafting is drawn last, so that it lies on top of the line for plain decoding.
         for (_, points, look) in lines.iter().rev() {
-            let middle: Vec<_> = points.iter().map(|p| panel.at(p.rate, 100.0 * p.gain)).collect();
+            let middle: Vec<_> = points.iter().map(|p| panel.at(p.rate, p.times)).collect();
             c.line(&middle, look.colour, 1.6, look.dash);
             for (p, at) in points.iter().zip(&middle) {
-                if let Some(half) = p.half_width {
-                    let bar = [-1.0, 1.0].map(|s| panel.at(p.rate, 100.0 * (p.gain + s * half)));
+                if let Some((low, high)) = p.ends {
+                    let bar = [low, high].map(|end| panel.at(p.rate, end));
                     c.line(&bar, look.colour, 1.2, Dash::Solid);
                 }
                 c.marker(*at, *look);
@@ -72,10 +72,12 @@ mod tests {
 
     #[test]
     fn the_figure_names_both_sides_the_unit_and_the_source() {
-        let point = |rate: f64, gain: f64| GainAt { rate, gain, half_width: Some(0.02) };
-        let drafting = [point(1.0, 0.3), point(5.0, -0.1)];
-        let figure = gain_figure("K = 2", &drafting, &[point(1.0, -0.4)], "K = 3", "simulated; 3 seeds").unwrap();
-        for text in ["K = 2", "Against K = 3", "plain decoding", "requests a second", "(%)", "simulated; 3 seeds"] {
+        let point = |rate: f64, times: f64| GainAt { rate, times, ends: Some((times - 0.02, times + 0.02)) };
+        let drafting = [point(1.0, 1.3), point(5.0, 0.9)];
+        let figure = gain_figure("K = 2", &drafting, &[point(1.0, 0.6)], "K = 3", "simulated; 3 seeds").unwrap();
+        for text in
+            ["K = 2", "Against K = 3", "plain decoding", "requests a second", "times as fast", "simulated; 3 seeds"]
+        {
             assert!(figure.svg.contains(text), "{text}");
         }
         let alone = gain_figure("K = 2", &drafting, &[], "plain decoding", "simulated").unwrap();

@@ -4,7 +4,8 @@
 use super::{balance, say};
 use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
-use crate::rank::{AS_GOOD, CLOSE, Ranking, rank};
+use crate::rank::{CLOSE, Ranking, baseline, fixed_length, for_all, rank};
+use crate::which::AS_GOOD;
 use crate::{Cell, Report, Source, Swept};
 
 /// If more combinations of swept values than this were run, the sentences on them are folded away.
@@ -46,12 +47,22 @@ fn answer(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     }
 }
 
-fn ranked<'r, 'v: 'r>(report: &Report, view: &'r View<'v>) -> Vec<Ranked<'r, 'v>> {
+/// The label of the policy that the headline names first. `None` if no policy is compared with plain decoding.
+pub fn advised(report: &Report) -> Option<String> {
+    let view = View::new(report);
+    let ranked = ranked(report, &view);
+    let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
+    let (least, everywhere) = for_all(report, &rankings)?;
+    let start = if least > CLOSE { up_to(report, &ranked, &rankings) } else { None };
+    Some(start.map_or(everywhere, |(policy, ..)| policy).to_owned())
+}
+
+fn ranked<'r, 'v: 'r>(report: &'v Report, view: &'r View<'v>) -> Vec<Ranked<'r, 'v>> {
     view.combinations.iter().map(|&c| (c, rank(report, view, c))).collect()
 }
 
 fn said(report: &Report, view: &View, combination: &[Swept], ranking: Option<&Ranking>) -> String {
-    ranking.map_or_else(|| nothing(report, view), |ranking| sentence(view, combination, ranking))
+    ranking.map_or_else(|| nothing(report, view), |ranking| sentence(report, view, combination, ranking))
 }
 
 /// The text if no policy can be compared with autoregressive decoding. If only one policy ran, the text gives its
@@ -83,25 +94,35 @@ fn nothing(report: &Report, view: &View) -> String {
 /// where this difference is largest.
 fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
     let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
-    let Some((least, best)) = least_behind(view, &rankings) else { return nothing(report, view) };
+    let Some((least, best)) = for_all(report, &rankings) else { return nothing(report, view) };
     let settings = count(ranked.len(), "setting");
     let leads = leads(&rankings);
     let percent = |behind: f64| format!("{:.1}\u{a0}%", 100.0 * behind);
+    let run = |policy: &str| match baseline(report) == Some(policy) {
+        true => "do not speculate".to_owned(),
+        false => format!("run {policy}"),
+    };
+    let capital = |words: String| words[..1].to_uppercase() + &words[1..];
     if least <= CLOSE {
+        let start = capital(run(best));
         return match leads.as_slice() {
-            [_] => format!("Run {best}: it is the fastest in all {settings}."),
+            [(_, only)] if *only == best => format!("{start}: {best} is the fastest in all {settings}."),
             _ => format!(
-                "Run {best}: never more than {} behind the fastest of {settings}. {}",
+                "{start}: {best} is never more than {} behind the fastest of {settings}. {}",
                 percent(least),
                 fastest(&leads)
             ),
         };
     }
-    let start = match up_to(view, ranked, &rankings) {
-        Some((policy, behind, last, others)) => {
+    let start = match up_to(report, ranked, &rankings) {
+        Some((policy, behind, last, (behind_beyond, beyond))) => {
             let behind =
                 if behind < 5e-4 { "the fastest".to_owned() } else { format!("at most {} behind", percent(behind)) };
-            format!("Up to {} run {policy}: {behind}. Beyond, {others}. ", words(last))
+            let others = match behind_beyond {
+                b if b <= CLOSE => run(beyond),
+                b => format!("{beyond} is at most {} behind", percent(b)),
+            };
+            format!("Up to {} {}: {behind}. Beyond, {others}. ", words(last), run(policy))
         }
         None => String::new(),
     };
@@ -127,26 +148,14 @@ fn fastest(leads: &[(usize, &str)]) -> String {
     format!("The fastest is {}.", each.join(", "))
 }
 
-/// Finds the policy that is closest to the fastest one everywhere. For each policy takes the largest share by which it
-/// is slower than the fastest policy at any combination of swept values. Returns the smallest of these shares, and its
-/// policy. Leaves out policies that are not ranked at every combination.
-fn least_behind<'v>(view: &View<'v>, rankings: &[&Ranking<'v>]) -> Option<(f64, &'v str)> {
-    let worst = |name: &str| {
-        let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
-        each.filter(|each| !each.is_empty()).map(|each| each.into_iter().fold(0.0, f64::max))
-    };
-    let all = view.policies.iter().filter_map(|p| Some((worst(p.0)?, p.0)));
-    all.min_by(|a, b| a.0.total_cmp(&b.0))
-}
-
 /// If one number is swept, finds the highest value up to which one policy stays within [`CLOSE`] of the fastest policy
-/// at every value. Returns (this policy, the largest share by which it is slower, the setting with the highest value, a
-/// text on what to run at higher values). `None` if no policy stays close for at least two values.
+/// at every value. Returns (this policy, the largest share by which it is slower, the setting with the highest value,
+/// the same share and policy for the higher values). `None` if no policy stays close for at least two values.
 fn up_to<'r, 'v>(
-    view: &View<'v>,
+    report: &Report,
     ranked: &'r [Ranked<'r, 'v>],
     rankings: &[&Ranking<'v>],
-) -> Option<(&'v str, f64, &'r [Swept], String)> {
+) -> Option<(&'v str, f64, &'r [Swept], (f64, &'v str))> {
     let value = |c: &[Swept]| match c {
         [one] => one.number,
         _ => None,
@@ -161,48 +170,58 @@ fn up_to<'r, 'v>(
     order.sort_by(|a, b| a.0.total_cmp(&b.0));
     let best_of = |order: &[(f64, usize)]| {
         let these: Vec<&Ranking> = order.iter().map(|&(_, i)| rankings[i]).collect();
-        least_behind(view, &these)
+        for_all(report, &these)
     };
     let close = |n: &usize| best_of(&order[..*n]).is_some_and(|(behind, _)| behind <= CLOSE);
     let n = (2..order.len()).rev().find(close)?;
     let (behind, policy) = best_of(&order[..n])?;
-    let (behind_beyond, beyond) = best_of(&order[n..])?;
-    let others = match behind_beyond {
-        b if b <= CLOSE => format!("run {beyond}"),
-        b => format!("{beyond} is at most {:.1}\u{a0}% behind", 100.0 * b),
-    };
-    Some((policy, behind, ranked[order[n - 1].1].0, others))
+    Some((policy, behind, ranked[order[n - 1].1].0, best_of(&order[n..])?))
 }
 
 /// Sentences on one combination of swept values: what to run, ties, the next policy, and policies for which more seeds
 /// are needed.
-fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
-    let leader = ranking.leader;
+fn sentence(report: &Report, view: &View, combination: &[Swept], ranking: &Ranking) -> String {
+    let taken = ranking.taken;
     let here = |s: &[Swept]| s == combination;
-    let cells = view.cells(leader, here);
-    let speedup = view.mean(leader, here, |c| c.speedup, Scale::Ratio).expect("who is ranked has a speedup");
     let several = view.seeds.len() > 1;
-    let ties = if several { ranking.ties() } else { Vec::new() };
-    let as_good = match ties.as_slice() {
-        [] => String::new(),
-        ties => format!(" (as good: {})", say::few(ties)),
+    let ties = ranking.ties();
+    let plain = baseline(report).unwrap_or_default();
+    // If plain decoding is taken, the text is about the fastest policy that drafts.
+    let drafting = match taken == plain {
+        true => [ranking.leader].into_iter().chain(ranking.others.iter().map(|b| b.policy)).find(|p| *p != plain),
+        false => Some(taken),
     };
-    let over = format!("{} over autoregressive", say::speedup(&speedup));
-    let mut text = match (speedup.mean, speedup.ends) {
-        (m, _) if m >= 1.0 => format!("Run {leader}{as_good}: {over}"),
-        (_, Some((_, high))) if high >= 1.0 => {
+    let drafting = drafting.expect("a policy other than plain decoding is ranked");
+    let cells = view.cells(drafting, here);
+    let speedup = view.mean(drafting, here, |c| c.speedup, Scale::Ratio).expect("who is ranked has a speedup");
+    let of = lengths(report, view, drafting).map(|of| format!("of K = {of}"));
+    let as_good = match ties.as_slice() {
+        [] => None,
+        ties if taken == plain => Some(format!("as good as plain decoding: {}", say::few(ties))),
+        ties => Some(format!("as good: {}", say::few(ties))),
+    };
+    let notes: Vec<String> = of.into_iter().chain(as_good).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+    let over = format!("{} as fast as {plain}", say::speedup(&speedup));
+    let mut text = match (taken == plain, speedup.ends) {
+        (false, _) => format!("Run {taken}{notes}: {over}"),
+        (true, _) if speedup.mean > 1.0 => {
             format!(
-                "No policy beats autoregressive on average, and seeds do not tell: the best, {leader}{as_good}, gets {over}"
+                "Do not speculate: nothing beats {plain} by more than 1\u{a0}%; the best, {drafting}{notes}, is {over}"
             )
         }
-        _ => format!("Do not speculate: no policy beats autoregressive; the best, {leader}{as_good}, gets {over}"),
+        (true, Some((_, high))) if high >= 1.0 => format!(
+            "Do not speculate: no policy beats {plain} on average, and seeds do not tell; the best, {drafting}{notes}, is \
+             {over}"
+        ),
+        (true, _) => format!("Do not speculate: no policy beats {plain}; the best, {drafting}{notes}, is {over}"),
     };
     if cells.iter().any(|c| c.over_overload) {
         text += " (!), which was overloaded: this ratio depends on the length of the run";
     }
-    text += &bound(view, combination, leader, &cells);
+    text += &bound(view, combination, drafting, &cells);
     text += ".";
-    if let Some(next) = ranking.next() {
+    if let Some(next) = ranking.next(&[plain, drafting]) {
         text += &format!(" Next: {}, {} slower.", next.policy, say::with_interval(&next.slower, "\u{a0}%", 1));
     }
     if !several {
@@ -210,13 +229,22 @@ fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
     }
     if !ties.is_empty() {
         let (percent, seeds) = (100.0 * AS_GOOD, count(view.seeds.len(), "seed"));
-        text += &format!(" As good: within {percent:.0}\u{a0}%, and not told apart by {seeds}.");
+        text += &format!(" As good: within {percent:.0}\u{a0}%, mean of {seeds}.");
     }
     let noisy = ranking.noisy();
     if !noisy.is_empty() {
         text += &format!(" Too noisy to say: {}; add seeds.", say::few(&noisy));
     }
     text
+}
+
+/// The draft lengths of the policies with a fixed length, as text such as `1, 3, 5`, if `policy` is one of them and
+/// there are several.
+fn lengths(report: &Report, view: &View, policy: &str) -> Option<String> {
+    fixed_length(report, policy)?;
+    let mut all: Vec<u32> = view.policies.iter().filter_map(|p| fixed_length(report, p.0)).filter(|k| *k > 0).collect();
+    all.sort_unstable();
+    (all.len() > 1).then(|| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
 }
 
 /// How much slower the fastest policy is than the oracle `oracle-goodput`, as text. If the fastest policy drafts trees,

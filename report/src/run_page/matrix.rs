@@ -4,7 +4,7 @@
 use crate::figures::view::{View, words};
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
-use crate::rank::rank;
+use crate::rank::{baseline, rank};
 use crate::{Report, Swept};
 use foretoken_sim::metrics::Interval;
 
@@ -22,7 +22,11 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
     columns.extend(view.combinations.iter().map(|&c| (words(c), String::new())));
     columns.push(("at most\n%".to_owned(), "the largest number of the row".to_owned()));
     let mut table = Table { caption: "Behind the fastest".into(), columns, rows: Vec::new() };
-    for &(policy, look) in &view.policies {
+    // Plain decoding has a row also if the experiment does not list it.
+    let unlisted = baseline(report).filter(|name| view.policies.iter().all(|p| p.0 != *name));
+    let unlisted =
+        unlisted.and_then(|name| Some((name, report.cells.iter().find(|c| c.key().policy == name)?.entry.look)));
+    for (policy, look) in view.policies.iter().copied().chain(unlisted) {
         let behind: Vec<Option<f64>> = rankings.iter().map(|r| r.as_ref()?.behind(policy)).collect();
         let Some(worst) = behind.iter().flatten().copied().reduce(f64::max) else { continue };
         let mut values = vec![Value::policy(policy, look)];
@@ -39,7 +43,7 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
     let mut section = Section::new("settings", "Setting by setting");
     section.parts.push(Part::Text(
         "How much longer the mean latency is than that of the fastest policy of the setting, %; in brackets the requests that met \
-         every bound, %. The baseline and the oracles are left out."
+         every bound, %. Plain decoding is a row as every policy; the oracles are left out."
             .into(),
     ));
     section.parts.push(Part::Table(table));

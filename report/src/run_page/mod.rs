@@ -10,7 +10,7 @@ mod say;
 mod why;
 
 pub use compared::{Compared, Pair};
-pub use headline::headline;
+pub use headline::{advised, headline};
 
 use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};

@@ -22,8 +22,8 @@ use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
     Cell, Entry, Figure, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
-    StepsWriter, headline, relate, write_calibration, write_decisions, write_figures, write_flows, write_lengths,
-    write_lives, write_positions, write_replica_counts, write_replicas, write_series, write_summary,
+    StepsWriter, advised, headline, relate, write_calibration, write_decisions, write_figures, write_flows,
+    write_lengths, write_lives, write_positions, write_replica_counts, write_replicas, write_series, write_summary,
 };
 use foretoken_sim::metrics::{ReplicaSummary, Scaled};
 use foretoken_spec::experiment::Experiment;
@@ -39,6 +39,16 @@ pub struct Assembled {
     pub numbers: Vec<Numbers>,
     /// What the page shows; `None` if no figures were asked for.
     pub drawn: Option<Drawn>,
+    /// The policy that the headline names first. `None` if no policy is compared with plain decoding.
+    pub advised: Option<Advised>,
+}
+
+/// The policy that the headline names first.
+pub struct Advised {
+    /// The policy's label.
+    pub policy: String,
+    /// The policy's speedup over plain decoding with the first seed, for each combination of swept values.
+    pub speedups: Vec<Option<f64>>,
 }
 
 /// The runs of a results folder with their figures, from which its page is made.
@@ -169,11 +179,20 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     }
     let report = Report { name: plan.name.clone(), source: plan.source(), cells };
     comparison.headline = headline(&report);
+    let named = advised(&report);
+    comparison.advised.clone_from(&named);
     let figures = figures.then(|| foretoken_report::figures(&report));
     if let Some(figures) = figures.as_ref().filter(|_| output.figures) {
         keep_figures(folder, figures)?;
     }
     let cells = report.cells;
+    let advised = named.map(|policy| {
+        let first = plan.seeds[0];
+        let of_variant =
+            |cells: &[Cell]| cells.iter().find(|c| c.key().policy == policy && c.key().seed == first)?.speedup;
+        let speedups = cells.chunks(plan.seeds.len() * plan.policies.len()).map(of_variant).collect();
+        Advised { policy, speedups }
+    });
     if let Some(paper) = paper {
         comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
     }
@@ -184,7 +203,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     comparison.warnings =
         plan.warnings().into_iter().map(str::to_owned).chain(warnings.texts()).chain(doubts).collect();
     let drawn = figures.map(|figures| Drawn { cells, figures });
-    Ok(Assembled { comparison, numbers, drawn })
+    Ok(Assembled { comparison, numbers, drawn, advised })
 }
 
 /// For each cell (one run of one policy), in the order of `plan`, which lists all runs: its policy, swept values and
@@ -201,6 +220,11 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
                 spec if spec.sees_hidden_truth() => Role::Oracle,
                 spec if id.policy == plan.baseline && is_autoregressive(spec) => Role::Baseline,
                 _ => Role::Contender,
+            },
+            fixed: match &entrant.spec {
+                PolicySpec::Autoregressive(_) => Some(0),
+                PolicySpec::Fixed(p) => Some(p.k),
+                _ => None,
             },
             blind: entrant.spec.definition().is_blind(),
             trees: entrant.spec.definition().drafts_trees(),

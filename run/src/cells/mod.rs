@@ -21,7 +21,7 @@ mod store;
 mod unwritten;
 mod warnings;
 
-pub use assemble::{Assembled, Drawn, Numbers, Unfinished, assemble, entries, finished_cells};
+pub use assemble::{Advised, Assembled, Drawn, Numbers, Unfinished, assemble, entries, finished_cells};
 pub use cell_file::{CellFile, PiecesOf, Written};
 pub use failures::{Failure, Failures};
 pub use folder::{

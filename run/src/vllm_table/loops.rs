@@ -27,6 +27,8 @@ pub const SAMPLE: u32 = 64;
 pub struct Measured {
     /// Output tokens per second of the closed loop, one number per seed.
     pub tok_s: Vec<f64>,
+    /// Accepted over drafted tokens of the closed loop, one number per seed; 0 if nothing was drafted.
+    pub accepted: Vec<f64>,
     /// For each number of requests that a step may schedule (requests in prefill included): the number of steps that
     /// schedule this number, summed over seeds.
     pub sizes: BTreeMap<u32, u64>,
@@ -37,7 +39,7 @@ pub struct Measured {
 
 /// Runs closed loops (each client sends one request after another) of one experiment with all seeds.
 pub struct Loops<'a> {
-    variant: Variant,
+    pub(super) variant: Variant,
     seeds: &'a [u64],
     interrupt: &'a AtomicBool,
     outputs: f64,
@@ -98,6 +100,7 @@ impl Measured {
         seeds.iter().flat_map(|w| &w.sizes).for_each(|(&size, steps)| *sizes.entry(size).or_default() += steps);
         Measured {
             tok_s: seeds.iter().map(|w| w.tok_s).collect(),
+            accepted: seeds.iter().map(|w| w.accepted).collect(),
             kv_peak: seeds.iter().map(|w| w.kv_peak).fold(0.0, f64::max),
             sizes,
         }
@@ -119,6 +122,7 @@ impl Measured {
 /// measurement, and the largest KV use of the whole loop.
 struct Window {
     tok_s: f64,
+    accepted: f64,
     /// For each number of requests that a step may schedule (requests in prefill included): the number of steps that
     /// schedule this number.
     sizes: BTreeMap<u32, u64>,
@@ -145,25 +149,27 @@ fn run_loop(
     if summary.finished == 0 {
         return Err(setting.nothing_fits(&played, &run));
     }
-    let (tok_s, sizes) = between(&run.records.arrival, &run.steps, window);
+    let (tok_s, accepted, sizes) = between(&run.records.arrival, &run.steps, window);
     if !tok_s.is_finite() || tok_s <= 0.0 {
         let message = format!("{}: no pass took any time, so there is no rate", played.label());
         return Err(Problem::bad_input(message).help("look at hardware: every pass needs a cost above 0"));
     }
-    Ok(Window { tok_s, sizes, kv_peak: summary.kv_use_peak })
+    Ok(Window { tok_s, accepted, sizes, kv_peak: summary.kv_use_peak })
 }
 
-/// (Output tokens per second between the arrivals of the requests `first` and `last`; the number of steps that end in
-/// this time, by the number of requests that they schedule).
-fn between(arrival: &[Time], steps: &[StepRecord], (first, last): (u32, u32)) -> (f64, BTreeMap<u32, u64>) {
+/// (Output tokens per second between the arrivals of the requests `first` and `last`; accepted over drafted tokens of
+/// the steps that end in this time; the number of these steps, by the number of requests that they schedule).
+fn between(arrival: &[Time], steps: &[StepRecord], (first, last): (u32, u32)) -> (f64, f64, BTreeMap<u32, u64>) {
     let (from, to) = (arrival[first as usize], arrival[last as usize]);
-    let mut tokens = 0;
+    let (mut tokens, mut drafted, mut accepted) = (0, 0, 0);
     let mut sizes = BTreeMap::new();
     for step in steps.iter().filter(|s| s.end > from && s.end <= to) {
         tokens += u64::from(step.emitted);
+        drafted += u64::from(step.drafted);
+        accepted += u64::from(step.accepted);
         *sizes.entry(step.batch_size + step.chunks).or_default() += 1;
     }
-    (tokens as f64 / (to - from).as_s(), sizes)
+    (tokens as f64 / (to - from).as_s(), accepted as f64 / drafted.max(1) as f64, sizes)
 }
 
 #[cfg(test)]
@@ -173,7 +179,8 @@ mod tests {
     #[test]
     fn the_median_step_is_that_of_the_middle() {
         let median = |sizes: &[(u32, u64)]| {
-            Measured { tok_s: vec![], sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }.scheduled()
+            Measured { tok_s: vec![], accepted: vec![], sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
+                .scheduled()
         };
         assert_eq!(median(&[(1, 10), (15, 2), (16, 20)]), 16);
         assert_eq!(median(&[(7, 1), (9, 1)]), 7);
@@ -190,12 +197,15 @@ mod tests {
             end: Time(end),
             emitted,
             batch_size,
+            drafted: 4,
+            accepted: 3,
             chunks: 1,
             ..StepRecord::default()
         };
         let steps = [step(0, 10, 100, 9), step(10, 20, 4, 1), step(20, 30, 6, 2), step(30, 40, 100, 9)];
-        let (tok_s, sizes) = between(&arrival, &steps, (2, 4));
+        let (tok_s, accepted, sizes) = between(&arrival, &steps, (2, 4));
         assert!((tok_s * 20e-12 - 10.0).abs() < 1e-6, "{tok_s}");
+        assert_eq!(accepted, 0.75);
         assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [(2, 1), (3, 1)]);
     }
 }

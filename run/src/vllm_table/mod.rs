@@ -26,10 +26,12 @@ mod loops;
 mod no_draft;
 mod render;
 mod table;
+mod tie;
 
 pub use choose::Choice;
-pub use no_draft::no_draft;
+pub use no_draft::{WITHOUT_MODEL, no_draft, stated_method};
 pub use table::{Loop, Row, Table};
+pub use tie::Tie;
 
 #[cfg(test)]
 mod tests;

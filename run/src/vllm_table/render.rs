@@ -267,7 +267,7 @@ mod tests {
     use crate::vllm_table::loops::Measured;
 
     fn measured(tok_s: &[f64], sizes: &[(u32, u64)]) -> Measured {
-        Measured { tok_s: tok_s.to_vec(), sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
+        Measured { tok_s: tok_s.to_vec(), accepted: vec![], sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
     }
 
     /// A table of draft lengths with one row, for 8 clients. `lengths` are the output tokens per second of draft

@@ -159,7 +159,7 @@ impl Table {
     }
 }
 
-fn of_length(lengths: &[(u32, Measured)], k: u32) -> &Measured {
+pub(super) fn of_length(lengths: &[(u32, Measured)], k: u32) -> &Measured {
     &lengths.iter().find(|(length, _)| *length == k).expect("the length was run").1
 }
 
@@ -217,7 +217,7 @@ fn policies(setting: &Setting) -> (Vec<u32>, Vec<PolicySpec>) {
 
 /// vLLM's own policy with length `k` at every batch size, on a server that is set up for length `k`. For `k` = 0 the
 /// server is set up for length 1, because vLLM requires a length above 0 in the table.
-fn always(k: u32, max_num_seqs: u32) -> PolicySpec {
+pub(super) fn always(k: u32, max_num_seqs: u32) -> PolicySpec {
     set_up_for(k.max(1), k, max_num_seqs)
 }
 
@@ -315,7 +315,8 @@ mod tests {
     #[test]
     fn a_row_that_schedules_no_more_than_the_one_before_is_not_in_the_table() {
         let measured = |scheduled| {
-            let measured = Measured { tok_s: vec![100.0], sizes: [(scheduled, 1)].into(), kv_peak: 0.2 };
+            let measured =
+                Measured { tok_s: vec![100.0], accepted: vec![0.0], sizes: [(scheduled, 1)].into(), kv_peak: 0.2 };
             Some(loop_of(&[1], vec![measured.clone(), measured]))
         };
         let row = |clients, scheduled| Row { clients, measured: measured(scheduled), not_reached: None };

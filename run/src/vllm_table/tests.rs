@@ -141,3 +141,65 @@ fn rows_agree_with_ordinary_closed_loops() {
     taken.dedup();
     assert!(taken.len() >= 3, "the settings differ: {taken:?}");
 }
+
+/// For every draft method, with and without asynchronous scheduling and host time: an ordinary experiment in which as
+/// many draft tokens are accepted as the break-even says is as fast as plain decoding. The method's rounds differ: K
+/// passes of a draft model or a head, two unlike passes of a block drafter, none of a lookup.
+#[test]
+fn a_break_even_is_where_two_engine_runs_tie() {
+    const K: u32 = 3;
+    for (method, always_synchronous) in [
+        ("draft-model", false),
+        ("eagle", false),
+        ("eagle3", false),
+        ("mtp", false),
+        ("dflash", false),
+        ("dspark", false),
+        ("ngram", true),
+        ("suffix", true),
+    ] {
+        for asynchronous in [true, false].into_iter().filter(|asynchronous| !(*asynchronous && always_synchronous)) {
+            for host_s in [0.0, 12e-3] {
+                let case = format!("{method}, asynchronous {asynchronous}, {host_s} s of the host");
+                let plan = |rate: f64, clients: u32| {
+                    let text = format!(
+                        "name = 'tie'
+                        seeds = [1]
+                        policies = [{{ fixed = {{ k = {K} }} }}]
+                        hardware.target.linear = {{ alpha_s = 1e-8, gamma_s = 50e-6, delta_s = 10e-3 }}
+                        hardware.draft.linear = {{ alpha_s = 0.0, gamma_s = 1e-6, delta_s = 1e-3 }}
+                        workload.lengths.fixed = {{ prompt = 200, output = 200 }}
+                        workload.arrivals.closed-loop = {clients}
+                        workload.requests = {}
+                        acceptance.source.constant.rate = {rate}
+                        engine.method = '{method}'
+                        engine.async_scheduling = {asynchronous}
+                        engine.num_gpu_blocks = 20000
+                        engine.host.speculating.step_s = {host_s}
+                        engine.max_draft_len = {K}",
+                        clients * 40
+                    );
+                    Plan::of_text("tie.toml", &text, &[], "".as_ref()).unwrap()
+                };
+                let never = AtomicBool::new(false);
+                let clients = 4;
+                let table = Table::find(plan(0.8, clients), "tie.toml".as_ref(), &[clients], &never).unwrap();
+                let ties = table.ties(plan(0.8, clients), "tie.toml".as_ref(), K, &never).unwrap();
+                let [tie] = ties[..] else { panic!("{case}: {ties:?}") };
+                assert!((-0.1..1.0).contains(&tie.needs), "{case}: {tie:?}");
+                // An ordinary experiment near the tie. Its draws give a slightly other share: seconds of a token are
+                // moved to the break-even's share.
+                let at = plan(super::tie::rate(tie.needs, K), clients);
+                let plain = ordinary(&at, &PolicySpec::Autoregressive(Autoregressive {}))[0];
+                let setting = Setting::new(&at.variants[0], 1).unwrap();
+                let drafting = PolicySpec::Fixed(Fixed { k: K });
+                let played = play(&setting, &drafting, Some(setting.slo(None)), &never).unwrap().stored.summary;
+                let has = played.accepted as f64 / played.drafted as f64;
+                let moved = (1.0 + f64::from(K) * tie.needs.max(0.0)) / (1.0 + f64::from(K) * has);
+                let ratio = played.token_goodput_tok_s / plain * moved;
+                let wanted = if tie.needs > 0.0 { (0.99, 1.01) } else { (1.0, 1.2) };
+                assert!(wanted.0 < ratio && ratio < wanted.1, "{case}: {tie:?}, {ratio} times as fast");
+            }
+        }
+    }
+}

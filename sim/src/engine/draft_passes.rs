@@ -121,8 +121,8 @@ impl DraftPasses {
         }
     }
 
-    /// Whether pass number `pass` (from 1) only writes the step's tokens into the draft model's KV, as the first pass of
-    /// a block drafter does. Such a pass makes no draft tokens.
+    /// Whether pass number `pass` (from 1) only writes the step's tokens into the draft model's KV, as the first pass
+    /// of a block drafter does. Such a pass makes no draft tokens.
     pub fn writes_context(&self, pass: u32) -> bool {
         self.kind == Kind::Block && pass == 1
     }
