@@ -69,8 +69,8 @@ impl Offered {
         format!("{} requests/s, {} output tokens/s{by}", digits(self.req_s), digits(self.output_tok_s))
     }
 
-    /// A warning if the load is far from what the server carries. `plain` is the run of plain decoding. `None` in closed
-    /// loops, whose load is the server's.
+    /// A warning if the load is far from what the server carries. `plain` is the run of plain decoding. `None` in
+    /// closed loops, whose load is the server's.
     pub fn doubt(&self, variant: &Variant, plain: &Cell) -> Option<String> {
         let arrivals = &variant.experiment.workload.arrivals;
         if is_closed(variant) || plain.summary.requests < FEWEST as u64 {
@@ -98,8 +98,8 @@ pub fn is_closed(variant: &Variant) -> bool {
     workload.sessions.is_some() || matches!(workload.arrivals, ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_))
 }
 
-/// The requests a second that the server carries without drafts, from the cost of a pass with [`BATCH`] requests and the
-/// time that the run's prompts took. `None` if costs are not known or differ between replicas.
+/// The requests a second that the server carries without drafts, from the cost of a pass with [`BATCH`] requests and
+/// the time that the run's prompts took. `None` if costs are not known or differ between replicas.
 fn carried(variant: &Variant, plain: &Cell) -> Option<f64> {
     let e = &variant.experiment;
     let kinds = e.fleet.iter().flat_map(|fleet| fleet.replicas.kinds());
@@ -115,8 +115,8 @@ fn carried(variant: &Variant, plain: &Cell) -> Option<f64> {
     (pass_s > Time::ZERO && request_s.is_finite()).then(|| f64::from(replicas) / request_s)
 }
 
-/// The key and the name of the unit in which a log's times would come `factor` times as fast; `None` if the arrivals have
-/// no such unit.
+/// The key and the name of the unit in which a log's times would come `factor` times as fast; `None` if the arrivals
+/// have no such unit.
 fn other_unit(arrivals: &ArrivalSpec, factor: f64) -> Option<(&'static str, &'static str)> {
     let ArrivalSpec::Trace(trace) = arrivals else { return None };
     let (key, unit) = match &trace.columns {
