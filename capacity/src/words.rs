@@ -341,6 +341,7 @@ mod tests {
             exceptions: Vec::new(),
             tried_up_to: 2.0 * rate,
             tok_s_gpu: Some(rate).filter(|r| *r > 0.0),
+            rejected: None,
             spread: Spread { peak: 1.0, changes: false },
             log: None,
             probes: Vec::new(),
