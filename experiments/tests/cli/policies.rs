@@ -180,8 +180,8 @@ fn sglangs_settings_are_imported_and_exported() {
     assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
 }
 
-/// This test is about the command's output and exit codes. `tests/tests/copies/new_policy.rs` tests that the written policy
-/// compiles.
+/// This test is about the command's output and exit codes. `tests/tests/copies/new_policy.rs` tests that the written
+/// policy compiles.
 #[test]
 fn a_new_policy_is_written_completely_or_not_at_all() {
     let place = Place::new();

@@ -12,6 +12,9 @@ const MOST_LAYERS: u32 = 10_000;
 /// The largest number that a file may give for a size, so that sums of sizes fit into 32 bits.
 const MOST: u32 = 1 << 30;
 
+/// The path and the contents of a nested object.
+type Opened<'a> = (String, &'a Map<String, Value>);
+
 /// A JSON object of the `config.json`: the whole file or a nested object. All objects of a file share the list of keys
 /// that were read.
 #[derive(Clone)]
@@ -22,7 +25,7 @@ pub struct Fields<'a> {
     path: String,
     read: Rc<RefCell<BTreeSet<String>>>,
     /// The nested objects that were opened: path and object.
-    opened: Rc<RefCell<Vec<(String, &'a Map<String, Value>)>>>,
+    opened: Rc<RefCell<Vec<Opened<'a>>>>,
     /// The defaults of the family's configuration class, for keys that the object does not have.
     defaults: Option<&'static Map<String, Value>>,
     /// The defaults that were taken: key and value.

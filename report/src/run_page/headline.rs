@@ -148,14 +148,14 @@ fn fastest(leads: &[(usize, &str)]) -> String {
     format!("The fastest is {}.", each.join(", "))
 }
 
+/// A policy, the largest share by which it is slower, the setting with the highest value, and the same share and policy
+/// for the higher values.
+type UpTo<'r, 'v> = (&'v str, f64, &'r [Swept], (f64, &'v str));
+
 /// If one number is swept, finds the highest value up to which one policy stays within [`CLOSE`] of the fastest policy
 /// at every value. Returns (this policy, the largest share by which it is slower, the setting with the highest value,
 /// the same share and policy for the higher values). `None` if no policy stays close for at least two values.
-fn up_to<'r, 'v>(
-    report: &Report,
-    ranked: &'r [Ranked<'r, 'v>],
-    rankings: &[&Ranking<'v>],
-) -> Option<(&'v str, f64, &'r [Swept], (f64, &'v str))> {
+fn up_to<'r, 'v>(report: &Report, ranked: &'r [Ranked<'r, 'v>], rankings: &[&Ranking<'v>]) -> Option<UpTo<'r, 'v>> {
     let value = |c: &[Swept]| match c {
         [one] => one.number,
         _ => None,

@@ -20,13 +20,16 @@ pub(crate) struct Objects<'a> {
     arrays: i32,
 }
 
+/// The number of the line in which an object begins, and the object.
+type Numbered = (u64, Map<String, Value>);
+
 impl<'a> Objects<'a> {
     pub(crate) fn open(path: &'a Path) -> Result<Objects<'a>, TraceError> {
         Ok(Objects { path, lines: Lines::open(path)?, line: String::new(), number: 0, at: 0, arrays: 0 })
     }
 
     /// The next object, with the number of the line in which it begins. `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, Map<String, Value>)>, TraceError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Numbered>, TraceError> {
         loop {
             // What stands between the elements of an array, and its brackets, is no object.
             for (at, c) in self.line[self.at..].char_indices() {

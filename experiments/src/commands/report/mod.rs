@@ -24,8 +24,8 @@ pub struct ReportArgs {
     /// Other results to compare with: differences paired by policy, swept values and seed
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
-    /// Write a paper's figures into this folder, and no page: SVG of a column's width (with the feature `pdf` also PDF),
-    /// captions, numbers
+    /// Write a paper's figures into this folder, and no page: SVG of a column's width (PDF, too, with the feature
+    /// `pdf`), captions, numbers
     #[arg(long, value_name = "DIR", conflicts_with_all = ["baseline", "output", "index"])]
     pub paper: Option<PathBuf>,
     /// Write DIR/index.html: a row for each page of results in the folders of DIR
