@@ -17,8 +17,8 @@ impl Results {
         Results { folder: folder.to_path_buf() }
     }
 
-    /// Reads the table `name` (`summary`, `requests`, `steps`, `positions`, `series`, `lengths`, …): a row for each run,
-    /// request, step or position. Columns whose names end in `_s` are seconds.
+    /// Reads the table `name` (`summary`, `requests`, `steps`, `positions`, `series`, `lengths`, …): a row for each
+    /// run, request, step or position. Columns whose names end in `_s` are seconds.
     ///
     /// # Errors
     /// The file is missing, or it is no Parquet table.
