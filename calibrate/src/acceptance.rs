@@ -11,34 +11,30 @@ use foretoken_recordings::request::{Answer, Rounds};
 use foretoken_sim::Recording;
 use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
 
-/// Deepest draft position of a round (a request's draft tokens of one step) for which an acceptance rate is given.
-/// The rates are for positions 1 to this position; rates that were not observed are extrapolated.
+/// Deepest draft position of a round for which an acceptance rate is given. The rates are for positions 1 to this
+/// position; rates that were not observed are extrapolated.
 const DEEPEST: usize = 16;
 
-/// How often the draft tokens at one position of a round (one request's draft tokens of one step) were accepted.
+/// How often the draft tokens at one position of a round were accepted.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
     /// Position of the draft token among the request's draft tokens of one step; the first one has 1.
     pub position: usize,
-    /// Number of observed rounds (a request's draft tokens of one step) that drafted this position and accepted all
-    /// positions before it.
+    /// Number of observed rounds that drafted this position and accepted all positions before it.
     pub reached: u64,
-    /// Number of the `reached` rounds (a request's draft tokens of one step) that accepted the draft token at this
-    /// position too.
+    /// Number of the `reached` rounds that accepted the draft token at this position too.
     pub accepted: u64,
     /// Probability that the draft token at this position is accepted, if all draft tokens before it in the step were.
     /// If observed steps reached this position: (accepted + 1) / (reached + 2). Otherwise an extrapolated rate.
     pub rate: f64,
-    /// True if no observed round (a request's draft tokens of one step) reached this position. The rate is then
-    /// extrapolated.
+    /// True if no observed round reached this position. The rate is then extrapolated.
     pub extrapolated: bool,
 }
 
-/// Which draft tokens of observed runs were accepted: rates by position in a round (a request's draft tokens of one
-/// step), and a truth table by answer.
+/// Which draft tokens of observed runs were accepted: rates by position in a round, and a truth table by answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acceptance {
-    /// Acceptance at the draft positions 1, 2, … of a round (one request's draft tokens of one step).
+    /// Acceptance at the draft positions 1, 2, … of a round.
     pub positions: Vec<Position>,
     /// A truth table: which draft tokens of an answer were right. It has the answers for which the server reports draft
     /// tokens in every step after the first. `None` if there is no such answer.
@@ -52,8 +48,8 @@ pub struct Acceptance {
 
 impl Acceptance {
     /// Collects the acceptance of the observed runs `sources` and of the vLLM and SGLang files `foreign`. The last
-    /// round (draft tokens of one step) of an observed answer does not count. If no answer of a run reports rounds, the
-    /// counts come from the server's `/metrics`. `None` if no round had draft tokens.
+    /// round of an observed answer does not count. If no answer of a run reports rounds, the counts come from the
+    /// server's `/metrics`. `None` if no round had draft tokens.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -110,9 +106,8 @@ fn index_of(families: &mut Vec<String>, name: &str) -> u16 {
     at as u16
 }
 
-/// Adds the rounds of an answer (its draft tokens of one step each) to `counts`, by position, and their draft lengths
-/// to `lengths`. The last round is left out: the answer may have ended within this round, so that a token missing there
-/// is no rejection.
+/// Adds the rounds of an answer to `counts`, by position, and their draft lengths to `lengths`. The last round is left
+/// out: the answer may have ended within this round, so that a token missing there is no rejection.
 fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
@@ -123,9 +118,8 @@ fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     }
 }
 
-/// Adds `rounds` equal rounds (a request's draft tokens of one step) to `counts`, by draft position. Each of these
-/// rounds drafted `drafted` tokens, of which the target accepted the first `accepted`. Positions after the first
-/// rejection do not count.
+/// Adds `rounds` equal rounds to `counts`, by draft position. Each of these rounds drafted `drafted` tokens, of which
+/// the target accepted the first `accepted`. Positions after the first rejection do not count.
 fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u64)]) {
     for (position, count) in (0..drafted.min(accepted + 1)).zip(counts) {
         count.0 += rounds;
@@ -146,8 +140,8 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
         // drafted at this position: `None`.
         bits.push((accepted < drafted).then_some(false));
     }
-    // The last round (draft tokens of one step) may reach beyond the answer's end. Right draft tokens may then have
-    // been cut off, so a wrong draft token at the answer's last position counts as unknown.
+    // The last round may reach beyond the answer's end. Right draft tokens may then have been cut off, so a wrong draft
+    // token at the answer's last position counts as unknown.
     let over = bits.len() > tokens;
     bits.resize(tokens, None);
     if over
@@ -160,7 +154,7 @@ fn bits(answer: &Answer, rounds: &Rounds) -> Vec<Option<bool>> {
 }
 
 /// Which draft tokens of an answer were right, in the form of a recording that a simulation reads. If one of the
-/// answer's rounds (draft tokens of one step) is missing, all positions are unknown.
+/// answer's rounds is missing, all positions are unknown.
 pub fn own_recording(answer: &Answer) -> Recording {
     let bits = match answer.rounds.as_ref().filter(|_| answer.rounds_are_whole()) {
         Some(rounds) => bits(answer, rounds),
@@ -172,11 +166,10 @@ pub fn own_recording(answer: &Answer) -> Recording {
 
 /// The acceptance rates by draft position: first the observed rates, then extrapolated ones.
 ///
-/// Rounds (a request's draft tokens of one step) that reach a deep position belong to easy text, so rates rise with
-/// depth and level off. Beyond the last observed position, the differences between neighbouring rates continue as a
-/// geometric series. The ratio of the series is the ratio of the last two observed differences, limited to the range
-/// from 0 to 1/2. With fewer than three observed rates, the last observed rate is used for all further positions. An
-/// extrapolated rate is at most 0.999.
+/// Rounds that reach a deep position belong to easy text, so rates rise with depth and level off. Beyond the last
+/// observed position, the differences between neighbouring rates continue as a geometric series. The ratio of the
+/// series is the ratio of the last two observed differences, limited to the range from 0 to 1/2. With fewer than three
+/// observed rates, the last observed rate is used for all further positions. An extrapolated rate is at most 0.999.
 fn extrapolated(counts: &[(u64, u64)]) -> Vec<Position> {
     // One accepted and one rejected draft token are added to the counts of each position, so that few observations of a
     // position do not give a rate of 0 or 1.

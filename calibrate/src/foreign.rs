@@ -9,7 +9,7 @@ use foretoken_recordings::foreign::{
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// The contents of a file of vLLM or SGLang: timed steps, rounds (a request's draft tokens of one step), and requests.
+/// The contents of a file of vLLM or SGLang: timed steps, rounds, and requests.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
     /// The path of the vLLM or SGLang file.
@@ -20,8 +20,7 @@ pub struct Foreign {
     pub format: String,
     /// The steps in the file that have times, for the fit of costs.
     pub rows: Vec<StepRow>,
-    /// The file's rounds (a request's draft tokens of one step), as (drafted tokens, accepted tokens, number of rounds
-    /// with these numbers).
+    /// The file's rounds, as (drafted tokens, accepted tokens, number of rounds with these numbers).
     pub rounds: Vec<(u32, u32, u64)>,
     /// The file's requests, as (arrival, prompt tokens, output tokens). The arrival is in seconds; `None` if the file
     /// has only the order of the requests.
@@ -136,9 +135,8 @@ fn vllm_serve(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-/// Rounds (a request's draft tokens of one step) as (draft length, accepted tokens, number of rounds), for 0, 1, …
-/// accepted tokens. `rounds` is the number of all rounds. `at_least[i]` is the share of all rounds that accepted more
-/// than i tokens.
+/// Rounds as (draft length, accepted tokens, number of rounds), for 0, 1, … accepted tokens. `rounds` is the number of
+/// all rounds. `at_least[i]` is the share of all rounds that accepted more than i tokens.
 fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     let k = at_least.len() as u32;
     let share = |n: usize| if n == 0 { 1.0 } else { at_least.get(n - 1).copied().unwrap_or(0.0) };
@@ -306,9 +304,8 @@ mod tests {
         assert_eq!(by_count(10, &[0.7, 0.4, 0.1]), [(3, 0, 3), (3, 1, 3), (3, 2, 3), (3, 3, 1)]);
     }
 
-    /// Returns what [`drafted_by_sglang`] finds for a request with four rounds (its draft tokens of one step each). Two
-    /// rounds accepted no draft token, one accepted 1, and one accepted 2. SGLang reports `proposed` draft tokens in
-    /// all.
+    /// Returns what [`drafted_by_sglang`] finds for a request with four rounds. Two rounds accepted no draft token, one
+    /// accepted 1, and one accepted 2. SGLang reports `proposed` draft tokens in all.
     fn drafted(proposed: Option<u64>) -> (u32, bool) {
         drafted_by_sglang(&sglang_requests::RequestSpeculation {
             verify_steps: 4,

@@ -33,10 +33,10 @@ pub struct HeldOutRun {
     /// The name of the file with the live run's recording.
     pub tape: String,
     /// Error of the summed time of the run's target passes: predicted / measured − 1. `None` if this run has no target
-    /// pass, or if no run of another cell (a policy at a load) has one.
+    /// pass, or if no run of another cell has one.
     pub target: Option<f64>,
     /// Error of the summed time of the run's draft passes: predicted / measured − 1. `None` if this run has no draft
-    /// pass, or if no run of another cell (a policy at a load) has one.
+    /// pass, or if no run of another cell has one.
     pub draft: Option<f64>,
 }
 

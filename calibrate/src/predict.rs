@@ -38,8 +38,7 @@ pub struct Prediction<'a> {
     pub acceptance: AcceptanceFrom<'a>,
     /// The settings of the simulated engine.
     pub engine: &'a EngineConfig,
-    /// Seed of the random choices, such as which recorded answer's truth (which draft tokens were right) a request
-    /// gets.
+    /// Seed of the random choices, such as which recorded answer's truth a request gets.
     pub seed: u64,
 }
 

@@ -34,9 +34,8 @@ fn content(step: &LoggedStep) -> Content {
 }
 
 /// Repeats the schedule of a run that always drafted `k` tokens (0: none) with Foretoken's scheduler, and compares
-/// steps, rounds (a request's draft tokens of one step), chunks and last steps with the log. `None` if the run has no
-/// step log, if an answer did not finish or, with `k` above 0, if the server does not report draft tokens for every
-/// step of an answer after the first.
+/// steps, rounds, chunks and last steps with the log. `None` if the run has no step log, if an answer did not finish
+/// or, with `k` above 0, if the server does not report draft tokens for every step of an answer after the first.
 ///
 /// # Errors
 /// The engine does not accept the settings.
@@ -103,7 +102,7 @@ struct Made {
     /// Index of each request's first step, in the order in which the scheduler gets the requests.
     first: Vec<usize>,
     last: Vec<usize>,
-    /// The rounds (draft tokens of one step) of each request: (verified tokens, accepted tokens).
+    /// The rounds of each request: (verified tokens, accepted tokens).
     rounds: Vec<Vec<(u32, u32)>>,
 }
 
@@ -139,8 +138,8 @@ impl<'a> Replay<'a> {
             request.arrival = Time::from_s(place as f64);
             workload.push(request);
         }
-        // The server reported all rounds (draft tokens of one step) of the run's requests. So the acceptance rate for
-        // positions without a report (0) is never used.
+        // The server reported all rounds of the run's requests. So the acceptance rate for positions without a report
+        // (0) is never used.
         let from = if self.k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&[0.0]) };
         let acceptance = from.source_of(self.order.iter().map(|&i| &self.source.run.answers[i]), &mut workload);
         let acceptance = acceptance.build(1, &workload).map_err(|e| Problem::failed(e.to_string()))?;
@@ -223,8 +222,8 @@ impl<'a> Replay<'a> {
     }
 
     /// Compares the simulated schedule `made` with the server's answers. All steps of `made` must have the same
-    /// contents as the steps of the log. Returns the number of compared rounds (a request's draft tokens of one
-    /// step), and the first difference: in a round, in the chunks of an answer, or in the last step of an answer.
+    /// contents as the steps of the log. Returns the number of compared rounds, and the first difference: in a round,
+    /// in the chunks of an answer, or in the last step of an answer.
     fn compare(&self, made: &Made) -> (usize, Option<String>) {
         let mut compared = 0;
         for at in 0..self.order.len() {
@@ -258,11 +257,10 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The rounds (draft tokens of one step) of an answer of `tokens` tokens, as (verified, accepted). Accepted tokens
-/// count only up to the answer's last token, because a client does not see draft tokens after this token.
+/// The rounds of an answer of `tokens` tokens, as (verified, accepted). Accepted tokens count only up to the answer's
+/// last token, because a client does not see draft tokens after this token.
 fn up_to_the_end(tokens: u32, rounds: impl Iterator<Item = (u32, u32)>) -> Vec<(u32, u32)> {
-    // The first token of an answer comes from the prompt's step. Each round (a request's draft tokens of one step)
-    // emits one token more than it accepts.
+    // The first token of an answer comes from the prompt's step. Each round emits one token more than it accepts.
     let mut left = tokens.saturating_sub(1);
     let cut = |(verified, accepted): (u32, u32)| {
         let seen = accepted.min(left);
@@ -424,8 +422,8 @@ mod tests {
     fn a_changed_round_is_found() {
         let mut source = recorded(3);
         let rounds = source.run.answers.iter_mut().find_map(|a| a.rounds.as_mut()).unwrap();
-        // The test swaps two rounds (draft tokens of one step) of an answer that accepted different numbers of
-        // tokens. The answer keeps its length, but its chunks end elsewhere.
+        // The test swaps two rounds of an answer that accepted different numbers of tokens. The answer keeps its
+        // length, but its chunks end elsewhere.
         let (i, j) = (0..rounds.accepted.len())
             .flat_map(|i| (0..i).map(move |j| (j, i)))
             .find(|&(i, j)| rounds.accepted[i] != rounds.accepted[j])

@@ -26,7 +26,7 @@ pub struct Schedules {
 
 impl Schedules {
     /// Repeats the schedule of an observed run both ways. `None` if the log or the answers do not allow it, for example
-    /// because the server does not report its rounds (a request's draft tokens of one step).
+    /// because the server does not report its rounds.
     pub fn of(source: &Source, engine: &EngineConfig, cost: &Calibrated) -> Option<Schedules> {
         let engine = source.engine.as_ref().unwrap_or(engine);
         let steps = source.run.steps.len();

@@ -147,10 +147,9 @@ pub fn unread(e: Unread) -> Box<Problem> {
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The draft length of a run: the longest draft length, if at least 95 % of the run's rounds (a request's draft
-/// tokens of one step) and at least 95 % of its steps have this length; else `None`. Rounds that an answer's end may
-/// have shortened do not count. Steps count too, because rounds alone do not show steps without draft
-/// tokens. 0 if the run has neither rounds nor steps.
+/// The draft length of a run: the longest draft length, if at least 95 % of the run's rounds and at least 95 % of its
+/// steps have this length; else `None`. Rounds that an answer's end may have shortened do not count. Steps count too,
+/// because rounds alone do not show steps without draft tokens. 0 if the run has neither rounds nor steps.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let rounds: Vec<u32> = run.answers.iter().flat_map(Answer::usual_lengths).collect();
     let steps: Vec<u32> = step_lengths(run).into_iter().flatten().collect();

@@ -4,9 +4,9 @@ use foretoken_recordings::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
 
 /// For each step of a run: the number of draft tokens per request that the step verified. `None` in three cases: no
-/// request decoded; the log's counts are impossible; or the step has more draft tokens per request than any round
-/// (draft tokens of one step) of an answer. The last case occurs if a preempted request is computed again, because
-/// the log counts its tokens as tokens of an answer.
+/// request decoded; the log's counts are impossible; or the step has more draft tokens per request than any round of an
+/// answer. The last case occurs if a preempted request is computed again, because the log counts its tokens as tokens
+/// of an answer.
 ///
 /// A step of `n` decoding requests schedules `n` tokens and their draft tokens, so the log gives the mean draft
 /// length. Requests of one step may have different lengths. If no round of an answer has the mean length, the next

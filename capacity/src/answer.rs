@@ -39,8 +39,8 @@ pub enum Limit {
 pub struct SeedResult {
     /// The seed of the random draws in the search's runs.
     pub seed: u64,
-    /// How the search ended: with a capacity (highest carried request rate), with no carried rate, or with every tried
-    /// rate carried. A carried rate is served within the SLO.
+    /// How the search ended: with a capacity, with no carried rate, or with every tried rate carried. A carried rate is
+    /// served within the SLO.
     pub verdict: Verdict,
     /// The capacity (highest request rate served within the SLO), requests per second. `None` if no tried rate is
     /// carried, or if every tried rate is carried.
@@ -104,7 +104,7 @@ impl SeedResult {
     }
 }
 
-/// The capacity (highest carried request rate) of a policy at one combination of swept values.
+/// The capacity of a policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacity {
     /// The label of the policy whose capacity was searched, such as `fixed-3`.
@@ -117,8 +117,7 @@ pub struct Capacity {
     /// The swept settings with the values at which this capacity was found.
     #[serde(serialize_with = "by_path")]
     pub sweep: Vec<Swept>,
-    /// The capacity (highest carried request rate), requests per second: mean over seeds and 95 % interval. `None` if
-    /// some seed has no capacity.
+    /// The capacity, requests per second: mean over seeds and 95 % interval. `None` if some seed has no capacity.
     pub req_s: Option<Interval>,
     /// Output tokens per second and GPU at the capacity: mean over seeds and 95 % interval. `None` if some seed has no
     /// capacity.
@@ -219,8 +218,8 @@ pub struct Answer {
     /// Share (0 to 1) of the counted requests that must keep their SLO bounds. Requests count if they arrive in the
     /// experiment's window or, without a window, if they are not in the warm-up at either end.
     pub share: f64,
-    /// The search's tolerance, a share of the capacity (highest carried request rate). When the search ends, the lowest
-    /// rate that failed exceeds the capacity by at most this share.
+    /// The search's tolerance, a share of the capacity. When the search ends, the lowest rate that failed exceeds the
+    /// capacity by at most this share.
     pub tolerance: f64,
     /// The time window (from, to) of the experiment's arrivals, seconds. Only the SLO bounds of requests that arrive in
     /// it count. `None`: no window.
@@ -228,8 +227,7 @@ pub struct Answer {
     /// Warnings about cost profiles that were edited or are not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The capacity (highest carried request rate) of each policy at each combination of swept values. Policies vary
-    /// fastest in the list.
+    /// The capacity of each policy at each combination of swept values. Policies vary fastest in the list.
     pub capacities: Vec<Capacity>,
     /// The best policy and plain decoding with the host time of a measured server, for combinations of swept values at
     /// which the experiment counts no host time and a drafting policy carries most.

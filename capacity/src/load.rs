@@ -56,9 +56,9 @@ pub struct Log {
 }
 
 impl Load {
-    /// Makes the load for a capacity search from the workload of `variant` (a combination of swept values). If the
-    /// arrivals come from a log (a trace) and there is no time window, cuts the workload of `setting` to the log's
-    /// first requests, as many as a probe (the run of one tried rate) needs.
+    /// Makes the load for a capacity search from the workload of `variant`. If the arrivals come from a log (a trace)
+    /// and there is no time window, cuts the workload of `setting` to the log's first requests, as many as a probe (the
+    /// run of one tried rate) needs.
     ///
     /// # Errors
     /// The arrivals are a closed loop or sessions, which have no rate of their own; there are too few requests; all
@@ -86,10 +86,9 @@ impl Load {
         Load::of_counted(setting, spec, counted, is_log, (requests, span))
     }
 
-    /// Makes the load for the search of a smallest fleet from the whole workload of `variant` (a combination of swept
-    /// values). With a time window, only requests that arrive in it count. Without a window, all requests count except
-    /// a warm-up of `warm_up_requests` requests at each end, but at most a tenth of all requests at each end. The
-    /// answer says how many counted.
+    /// Makes the load for the search of a smallest fleet from the whole workload of `variant`. With a time window, only
+    /// requests that arrive in it count. Without a window, all requests count except a warm-up of `warm_up_requests`
+    /// requests at each end, but at most a tenth of all requests at each end. The answer says how many counted.
     ///
     /// # Errors
     /// The arrivals are a closed loop or sessions; there are too few requests for the wanted share; all requests arrive

@@ -1,5 +1,4 @@
-//! Reads the TOML of an experiment for a capacity search, and makes the experiment's plan (the checked list of all
-//! runs).
+//! Reads the TOML of an experiment for a capacity search, and makes the experiment's plan.
 
 use foretoken_run::plan::Plan;
 use foretoken_spec::capacity::{CapacitySpec, of_logs};

@@ -75,8 +75,7 @@ pub fn complete(
     Ok(folder)
 }
 
-/// Searches the capacity (highest carried request rate) of every policy at all swept values, on the threads of the
-/// current pool.
+/// Searches the capacity of every policy at all swept values, on the threads of the current pool.
 ///
 /// # Errors
 /// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted. Results of finished

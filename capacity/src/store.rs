@@ -8,11 +8,11 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Names a search (one policy with one seed at one combination of swept values) by its indices in the experiment's plan
-/// (the checked list of all runs).
+/// Names a search (one policy with one seed at one combination of swept values) by its indices in the experiment's
+/// plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchId {
-    /// Index of the search's variant (combination of swept values) among the experiment's variants.
+    /// Index of the search's variant among the experiment's variants.
     pub variant: usize,
     /// Index of the search's policy among the experiment's policies.
     pub policy: usize,
@@ -35,8 +35,7 @@ struct StoredProbes {
 }
 
 impl Store {
-    /// Opens the store of tried rates in a results folder. `plan` is the digest of the experiment's plan (the checked
-    /// list of all runs).
+    /// Opens the store of tried rates in a results folder. `plan` is the digest of the experiment's plan.
     ///
     /// # Errors
     /// The folder cannot be made.

@@ -50,8 +50,7 @@ warm_up_requests = 500
 tolerance = 0.005
 "#;
 
-/// The plan (the checked list of all runs) of the experiment `text`, with the values that the `--set` arguments `sets`
-/// replace.
+/// The plan of the experiment `text`, with the values that the `--set` arguments `sets` replace.
 fn plan(text: &str, sets: &[&str]) -> Plan {
     loaded(text, sets).unwrap().0
 }

@@ -101,7 +101,7 @@ impl PassTimes {
         sums.errors += (predicted_s / measured_s.max(1e-12) - 1.0).abs();
     }
 
-    /// Adds the passes of a cell (a policy at a load) that are already summed up in `errors`.
+    /// Adds the passes of a cell that are already summed up in `errors`.
     fn add_errors(&mut self, errors: &PassErrors) {
         let (sums, n) = (&mut self.0[errors.region as usize], errors.passes as f64);
         sums.passes += errors.passes;
@@ -129,7 +129,7 @@ impl PassTimes {
     }
 }
 
-/// The errors by kind of pass over several cells (policies at loads), given as the errors of each cell.
+/// The errors by kind of pass over several cells, given as the errors of each cell.
 pub fn over_cells<'a>(cells: impl IntoIterator<Item = &'a [PassErrors]>) -> Vec<PassErrors> {
     let mut sums = PassTimes::default();
     cells.into_iter().flatten().for_each(|errors| sums.add_errors(errors));

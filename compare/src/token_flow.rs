@@ -9,28 +9,27 @@ use std::collections::HashMap;
 /// The comparison of the token flow of two runs with the same requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TokenFlow {
-    /// Number of equal steps before the first difference, summed over pieces (live runs with their repeats). Equal
-    /// steps have the same requests in the same order, and the same chunks, decisions and accepted tokens.
+    /// Number of equal steps before the first difference, summed over pieces. Equal steps have the same requests in the
+    /// same order, and the same chunks, decisions and accepted tokens.
     pub same_steps: u64,
     /// Number of steps with a model pass in the first of the two compared runs.
     pub steps: u64,
     /// The first step in which the two runs differ; absent if all steps are equal.
     pub parted: Option<Parting>,
-    /// Number of requests whose rounds (draft tokens of one step) are all equal in both runs.
+    /// Number of requests whose rounds are all equal in both runs.
     pub same_requests: u64,
-    /// Number of requests with at least one round (draft tokens of one step) in the first of the two compared runs.
+    /// Number of requests with at least one round in the first of the two compared runs.
     pub requests: u64,
     /// Number of shared rounds. A round is a request's draft tokens of one step. Shared rounds are rounds of the first
     /// run for which the second run has a round of the same request that starts at the same output position.
     pub shared_rounds: u64,
-    /// Number of rounds (a request's draft tokens of one step) in both runs in which the policy decided the same in
-    /// both runs: equal drafted and verified lengths and, for draft trees, equal nodes.
+    /// Number of rounds in both runs in which the policy decided the same in both runs: equal drafted and verified
+    /// lengths and, for draft trees, equal nodes.
     pub same_decisions: u64,
-    /// Number of rounds (a request's draft tokens of one step) that both runs have, with the same decision but
-    /// different numbers of accepted tokens. If the second run is a simulation with the first run's acceptance, this
-    /// must be 0.
+    /// Number of rounds that both runs have, with the same decision but different numbers of accepted tokens. If the
+    /// second run is a simulation with the first run's acceptance, this must be 0.
     pub other_acceptance: u64,
-    /// Number of rounds (a request's draft tokens of one step) in the first of the two compared runs.
+    /// Number of rounds in the first of the two compared runs.
     pub rounds: u64,
 }
 
@@ -78,8 +77,8 @@ impl TokenFlow {
         })
     }
 
-    /// The share of the rounds (a request's draft tokens of one step) that both runs have in which the policy decided
-    /// the same; `None` if the runs share no round.
+    /// The share of the rounds that both runs have in which the policy decided the same; `None` if the runs share no
+    /// round.
     pub fn agreement(&self) -> Option<f64> {
         (self.shared_rounds > 0).then(|| self.same_decisions as f64 / self.shared_rounds as f64)
     }
@@ -101,7 +100,7 @@ pub fn compare(live: &[StepTrace], other: &[StepTrace]) -> TokenFlow {
     flow
 }
 
-/// A round (a request's draft tokens of one step) with the nodes of its draft tree; a chain has no nodes.
+/// A round with the nodes of its draft tree; a chain has no nodes.
 #[derive(Clone, Copy)]
 struct RoundWithTree<'a> {
     round: &'a Round,
@@ -109,8 +108,8 @@ struct RoundWithTree<'a> {
 }
 
 impl RoundWithTree<'_> {
-    /// True if the policy decided the same in both rounds (a request's draft tokens of one step): equal lengths and,
-    /// for trees, the same drafted and the same verified nodes.
+    /// True if the policy decided the same in both rounds: equal lengths and, for trees, the same drafted and the same
+    /// verified nodes.
     fn decided_as(&self, other: &RoundWithTree) -> bool {
         let lengths = |r: &Round| (r.start, r.drafted, r.verified, r.nodes);
         let nodes = |t: &RoundWithTree| t.tree.iter().map(|n| (n.parent, n.rank, n.kept)).collect::<Vec<_>>();

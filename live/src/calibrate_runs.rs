@@ -25,10 +25,9 @@ struct Run {
     learned: Learned,
 }
 
-/// Fits a calibrated profile to the live runs in `folders`. If the runs belong to several cells (a policy at a load),
-/// it also predicts each run with costs that are fitted only to the runs of the other cells. If one of these
-/// predictions is wrong by more than 10 %, or if there is only one cell, the profile says why its users should distrust
-/// it (`distrust`).
+/// Fits a calibrated profile to the live runs in `folders`. If the runs belong to several cells, it also predicts each
+/// run with costs that are fitted only to the runs of the other cells. If one of these predictions is wrong by more
+/// than 10 %, or if there is only one cell, the profile says why its users should distrust it (`distrust`).
 ///
 /// # Errors
 /// A folder holds no live runs, a recording is damaged, no run has a step, or costs cannot be fitted to the runs.

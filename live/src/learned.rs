@@ -81,7 +81,7 @@ impl Learned {
 
     /// Makes a calibrated profile from the passes. `device` is the name of the device that ran them. `probes` are
     /// passes of fixed shapes that show the device's speed during the runs. `fitted_to` are the digests of the runs'
-    /// tapes (logs).
+    /// tapes.
     ///
     /// # Errors
     /// There are too few passes, or their shapes are too alike. Then α, γ and δ, the linear costs by which policies
@@ -125,7 +125,7 @@ impl Learned {
 
 #[cfg(test)]
 pub mod testing {
-    //! Tapes (logs) of live runs on a test machine with known costs.
+    //! Tapes of live runs on a test machine with known costs.
 
     use crate::serve::tape::{End, Head, Tail, Tape, TapeEnding};
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
@@ -137,9 +137,8 @@ pub mod testing {
         Pair { target: 2e-4 + 4e-5 * b + 1e-7 * c, draft: 1e-5 + 5e-6 * b + 1e-8 * c }
     }
 
-    /// A tape (the log of a live run) of `steps` steps. A step has 1 to 8 requests of equal context, and 0 to `drafts`
-    /// draft tokens for each request, none of which is accepted. All passes take `slower` times as long as on the test
-    /// machine.
+    /// A tape of `steps` steps. A step has 1 to 8 requests of equal context, and 0 to `drafts` draft tokens for each
+    /// request, none of which is accepted. All passes take `slower` times as long as on the test machine.
     pub fn tape(seed: u64, steps: u64, drafts: u64, slower: f64) -> Tape {
         let luck = Luck::new(seed, Stream::Profile, 3);
         let mut now = 0.0;

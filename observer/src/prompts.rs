@@ -19,8 +19,8 @@ pub enum Prompt {
     Text(String),
 }
 
-/// Prompts of one cell (one combination of swept values with one seed). A server may keep the KV of earlier prompts, so
-/// no cell sends what another cell or a warm-up has sent.
+/// Prompts of one cell. A server may keep the KV of earlier prompts, so no cell sends what another cell or a warm-up
+/// has sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     /// Seed of the cell's random draws.

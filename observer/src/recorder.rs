@@ -1,6 +1,5 @@
-//! Writes the events of an observed run to its recording (the run's log file) on a separate thread, so that a slow disk
-//! delays no timed work. Once a second the thread takes the new events, reads new lines of the server's step log, and
-//! appends both.
+//! Writes the events of an observed run to its recording on a separate thread, so that a slow disk delays no timed
+//! work. Once a second the thread takes the new events, reads new lines of the server's step log, and appends both.
 
 use crate::progress::Progress;
 use crate::tail::Tail;
@@ -13,8 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two writes to the recording (the run's log file). If the process is killed, the events since the last
-/// write are lost.
+/// Time between two writes to the recording. If the process is killed, the events since the last write are lost.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long the recorder, at the end of a run, waits for free space on a full disk.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,8 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// the step's tokens, so the log is read once more.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// The clock of an observed run, and a channel to the thread that writes the run's events to the recording (the run's
-/// log file).
+/// The clock of an observed run, and a channel to the thread that writes the run's events to the recording.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     start: Instant,
@@ -32,8 +29,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the run's clock and the thread that writes its recording (the run's log file). The returned handle gives
-    /// the thread's result. The thread ends when all clones of the recorder are dropped.
+    /// Starts the run's clock and the thread that writes its recording. The returned handle gives the thread's result.
+    /// The thread ends when all clones of the recorder are dropped.
     pub fn start(
         writer: RecordingWriter,
         log: Option<Tail>,
@@ -56,7 +53,7 @@ impl Recorder {
         self.start
     }
 
-    /// Sends an event of the run to the thread that writes the recording (the run's log file).
+    /// Sends an event of the run to the thread that writes the recording.
     pub fn saw(&self, event: Event) {
         // Sending fails only if the writing thread has ended. The thread ends only after every sender is dropped.
         let _ = self.events.send(event);
@@ -100,8 +97,8 @@ fn write(
         }
         next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();
-        // The `End` event must be the last event of the recording (the run's log file). Log lines that are read after
-        // the run's end are inserted before the `End` event.
+        // The `End` event must be the last event of the recording. Log lines that are read after the run's end are
+        // inserted before the `End` event.
         let end = batch.iter().position(|e| matches!(e, Event::End { .. })).unwrap_or(batch.len());
         if !open && let Some(text) = log.as_ref().and_then(Tail::doubts) {
             batch.insert(end, Event::Note { at: since(start), text });
@@ -122,8 +119,8 @@ fn write(
     last(&mut writer, interrupt)
 }
 
-/// Writes the events that are still in memory to the recording (the run's log file), and waits until they are on the
-/// disk. If the disk is full, tries again for [`PATIENCE`], or until `interrupt` is set.
+/// Writes the events that are still in memory to the recording, and waits until they are on the disk. If the disk is
+/// full, tries again for [`PATIENCE`], or until `interrupt` is set.
 fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {

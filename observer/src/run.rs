@@ -1,5 +1,5 @@
-//! Observes the runs that an experiment plans on a server, one after the other. A run, or cell, is one variant
-//! (combination of swept values) of the experiment with one seed. Each result is stored when its run ends.
+//! Observes the runs that an experiment plans on a server, one after the other. A run, or cell, is one variant of the
+//! experiment with one seed. Each result is stored when its run ends.
 
 use crate::body::body;
 use crate::client::{Client, Met};
@@ -43,10 +43,10 @@ pub struct ObserveReport {
     pub cells: Vec<ObservedCell>,
 }
 
-/// One observed run: the path of its recording (log file), and its main results.
+/// One observed run: the path of its recording, and its main results.
 #[derive(Debug, Serialize)]
 pub struct ObservedCell {
-    /// Path of the run's recording (log file), relative to the results folder.
+    /// Path of the run's recording, relative to the results folder.
     pub recording: String,
     /// Seed of the random draws of the run's workload.
     pub seed: u64,
@@ -98,8 +98,8 @@ pub struct Observed {
     pub ended: Option<Box<Problem>>,
 }
 
-/// Observes every cell (one combination of swept values with one seed) of the experiment's plan on the server `site`. A
-/// cell is not observed again if its complete recording (log file) is already in the results folder.
+/// Observes every cell of the experiment's plan on the server `site`. A cell is not observed again if its complete
+/// recording is already in the results folder.
 ///
 /// # Errors
 /// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
@@ -180,8 +180,7 @@ fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
     }
 }
 
-/// The path of the recording (log file) of one cell (one combination of swept values with one seed), relative to the
-/// results folder.
+/// The path of the recording of one cell, relative to the results folder.
 pub fn recording_name(variant: usize, seed: usize) -> String {
     format!("{RECORDINGS}/v{variant}-s{seed}.obs")
 }
@@ -198,8 +197,7 @@ struct Runner<'a> {
     model: String,
 }
 
-/// The results of one cell (one combination of swept values with one seed), computed from its recording (the log file
-/// of the run).
+/// The results of one cell, computed from its recording (the log file of the run).
 struct CellResult {
     cell: ObservedCell,
     stored: Stored,
@@ -208,9 +206,8 @@ struct CellResult {
 }
 
 impl Runner<'_> {
-    /// The results of the cell `id` (one combination of swept values with one seed) if an earlier call observed it
-    /// completely, else `None`. If the cell's recording (log file) is incomplete, has no answered request or cannot be
-    /// read, the file is renamed, so that the cell can run again.
+    /// The results of the cell `id` if an earlier call observed it completely, else `None`. If the cell's recording is
+    /// incomplete, has no answered request or cannot be read, the file is renamed, so that the cell can run again.
     fn kept_result(&self, id: CellId) -> Result<Option<CellResult>> {
         let path = self.folder.path().join(recording_name(id.variant, id.seed));
         if !path.exists() {
@@ -233,8 +230,7 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Runs one cell (one combination of swept values with one seed): warms up, sends the requests and records them
-    /// in the folder, and computes the results.
+    /// Runs one cell: warms up, sends the requests and records them in the folder, and computes the results.
     fn cell(&self, id: CellId) -> Result<CellResult> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
@@ -255,8 +251,7 @@ impl Runner<'_> {
         self.result_of(id, &recording)
     }
 
-    /// Computes the results of the cell `id` (one combination of swept values with one seed) from its recording (the
-    /// log file of the run).
+    /// Computes the results of the cell `id` from its recording (the log file of the run).
     fn result_of(&self, id: CellId, recording: &Recording) -> Result<CellResult> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);
@@ -316,8 +311,8 @@ impl Runner<'_> {
     }
 
     /// Sends `observe.warm_up_requests` requests one after the other, as long as the first ones of the run and with
-    /// prompts of their own, and deletes their recording (log file). Fails if the user interrupted, or if the server
-    /// answered no request and refused or failed one.
+    /// prompts of their own, and deletes their recording. Fails if the user interrupted, or if the server answered no
+    /// request and refused or failed one.
     fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
         let n = self.spec.warm_up_requests as usize;
         if n == 0 {

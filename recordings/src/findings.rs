@@ -157,8 +157,8 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
         ));
     }
     let drafted: u64 = run.run.totals.drafted;
-    // There is a note if no draft token was accepted. If the server reports no rounds (a request's draft tokens of one
-    // step), acceptance is unknown, and there is no note.
+    // There is a note if no draft token was accepted. If the server reports no rounds, acceptance is unknown, and there
+    // is no note.
     if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }

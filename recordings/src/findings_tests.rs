@@ -165,8 +165,8 @@ fn of_policy(mut recording: Recording, policy: &str) -> Recording {
     recording
 }
 
-/// Returns `recording` in which the server's metrics of its only request have rounds (its draft tokens of one step
-/// each). `drafted` and `accepted` are JSON lists with one number of tokens per round.
+/// Returns `recording` in which the server's metrics of its only request have rounds. `drafted` and `accepted` are JSON
+/// lists with one number of tokens per round.
 fn with_rounds(mut recording: Recording, drafted: &str, accepted: &str) -> Recording {
     for event in &mut recording.events {
         if let Event::Ended { how: Ended::Finished { metrics, .. }, .. } = event {

@@ -1,8 +1,8 @@
 //! Reads what llama.cpp's server reports (b11434): the `timings` of an answer, and the drafter's statistics in its log.
 //!
 //! With `timings_per_token` each part of an answer has running totals: tokens of the answer, tokens drafted for it, and
-//! drafts accepted. The server adds a round (a request's draft tokens of one step) to these totals before it sends the
-//! round's first token. So each growth of the drafted tokens is a round, and its growth of accepted tokens is exact.
+//! drafts accepted. The server adds a round to these totals before it sends the round's first token. So each growth of
+//! the drafted tokens is a round, and its growth of accepted tokens is exact.
 
 use crate::bounds;
 use crate::recording::{Event, Recording};

@@ -131,8 +131,8 @@ impl Metrics {
         let rounds = self.drafts.unwrap_or(0);
         let drafted = self.draft_tokens.unwrap_or(0);
         let accepted = self.accepted_tokens.unwrap_or(0).max(self.accepted_per_pos.iter().copied().max().unwrap_or(0));
-        // Each round (a request's draft tokens of one step) emits one token in addition to the accepted draft tokens,
-        // so the lengths of the answers limit the number of rounds.
+        // Each round emits one token in addition to the accepted draft tokens, so the lengths of the answers limit the
+        // number of rounds.
         let doubt = if rounds > most_rounds {
             format!("{rounds} rounds of drafting, where the requests that were sent have at most {most_rounds}")
         } else if drafted > rounds * u64::from(MAX_SPEC_LEN) {
@@ -147,9 +147,9 @@ impl Metrics {
         self.accepted_per_pos.clear();
     }
 
-    /// Element `j` is the number of rounds (a request's draft tokens of one step) that accepted j tokens, for j from 0
-    /// to K. K is the number of draft positions that the server exports. `None` if the mean number of draft tokens of a
-    /// round is not K, if there were no rounds, if a counter fell, or if the counters are missing.
+    /// Element `j` is the number of rounds that accepted j tokens, for j from 0 to K. K is the number of draft
+    /// positions that the server exports. `None` if the mean number of draft tokens of a round is not K, if there were
+    /// no rounds, if a counter fell, or if the counters are missing.
     pub fn rounds_of_one_length(&self) -> Option<Vec<u64>> {
         let (drafts, tokens) = (self.drafts?, self.draft_tokens?);
         let k = self.accepted_per_pos.len() as u64;
@@ -161,8 +161,8 @@ impl Metrics {
     }
 }
 
-/// Upper bound on the number of rounds (a request's draft tokens of one step) during the run: two rounds for each
-/// requested token, plus 10,000 rounds, because the server may serve other clients too.
+/// Upper bound on the number of rounds during the run: two rounds for each requested token, plus 10,000 rounds, because
+/// the server may serve other clients too.
 fn most_rounds(recording: &Recording) -> u64 {
     const BESIDES: u64 = 10_000;
     let sent = recording.events.iter().filter_map(|event| match event {

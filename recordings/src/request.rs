@@ -28,14 +28,14 @@ pub struct Answer {
     pub counted: bool,
     /// When and how the answer ended; `None` if the recording ends before the answer.
     pub ended: Option<(Time, Ended)>,
-    /// The request's rounds (its draft tokens of one step each); `None` if the server does not report them.
+    /// The request's rounds; `None` if the server does not report them.
     pub rounds: Option<Rounds>,
     /// Waiting time and time to first token of the request by the server's clock.
     pub times: ServerTimes,
 }
 
-/// A request's rounds (its draft tokens of one step each), in order. vLLM does not report steps without draft tokens.
-/// Of llama.cpp such a step is known too, and is a round of no tokens.
+/// A request's rounds, in order. vLLM does not report steps without draft tokens. Of llama.cpp such a step is known
+/// too, and is a round of no tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// `drafted[i]` is the number of draft tokens that round i (the request's draft tokens of one step) verified.
@@ -74,9 +74,9 @@ impl Answer {
         counted.unwrap_or(self.asked.prompt_len)
     }
 
-    /// The draft lengths of the answer's rounds (its draft tokens of one step each) that the answer's end did not
-    /// shorten. vLLM may shorten the last round. llama.cpp drafts at most as many tokens as the answer lacks, less one.
-    /// Empty if the server does not report rounds.
+    /// The draft lengths of the answer's rounds that the answer's end did not shorten. vLLM may shorten the last round.
+    /// llama.cpp drafts at most as many tokens as the answer lacks, less one. Empty if the server does not report
+    /// rounds.
     pub fn usual_lengths(&self) -> Vec<u32> {
         let Some(rounds) = &self.rounds else { return Vec::new() };
         let mut lengths = Vec::new();
@@ -112,8 +112,8 @@ impl Answer {
     pub fn rounds_are_whole(&self) -> bool {
         let Some(rounds) = &self.rounds else { return false };
         let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
-        // The last round (draft tokens of one step) of an answer may accept draft tokens beyond the answer's end.
-        // Such draft tokens are not emitted.
+        // The last round of an answer may accept draft tokens beyond the answer's end. Such draft tokens are not
+        // emitted.
         let last = rounds.accepted.last().copied().unwrap_or(0);
         let tokens = self.tokens();
         tokens > 0 && 1 + emitted >= tokens && emitted < tokens + last
@@ -268,8 +268,8 @@ fn spread(chunks: &mut [(Time, u32)], total: u32) {
 }
 
 /// The chunks of an answer, given as (time, number of tokens), in which each token came alone, put together by the
-/// answer's rounds (its draft tokens of one step each). llama.cpp sends the tokens of a round one by one; a chunk is
-/// then complete when its last token is read.
+/// answer's rounds. llama.cpp sends the tokens of a round one by one; a chunk is then complete when its last token is
+/// read.
 fn by_rounds(chunks: &[(Time, u32)], rounds: &Rounds) -> Vec<(Time, u32)> {
     let (mut whole, mut waiting): (Vec<(Time, u32)>, u32) = (Vec::new(), 0);
     let mut ends = std::iter::once(1).chain(rounds.accepted.iter().map(|a| a + 1));

@@ -208,11 +208,10 @@ fn busy(answers: &[Answer]) -> Time {
     sum
 }
 
-/// Counts the rounds (a request's draft tokens of one step) in `totals` by their numbers of drafted and accepted
-/// tokens. If the server reports rounds with its answers, the rounds come from the answers; otherwise they come from
-/// the server's counters by position. If tokens were drafted in the rounds, the totals of drafted and of verified
-/// tokens become the sum of these tokens. If no answer has rounds, each step of a request for which no round was
-/// counted counts as a round without draft tokens.
+/// Counts the rounds in `totals` by their numbers of drafted and accepted tokens. If the server reports rounds with its
+/// answers, the rounds come from the answers; otherwise they come from the server's counters by position. If tokens
+/// were drafted in the rounds, the totals of drafted and of verified tokens become the sum of these tokens. If no
+/// answer has rounds, each step of a request for which no round was counted counts as a round without draft tokens.
 fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     let most = MAX_SPEC_LEN as usize;
     let with_rounds: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();

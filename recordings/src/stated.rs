@@ -56,9 +56,9 @@ pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
     }
 }
 
-/// How many tokens a run's server drafted per round (one request's draft tokens of one step). The numbers come from the
-/// rounds of the answers, else from the server's counters, else from the step log. Rounds that an answer's end may have
-/// shortened are left out. `None` if the run has no rounds, no counters and no step log.
+/// How many tokens a run's server drafted per round. The numbers come from the rounds of the answers, else from the
+/// server's counters, else from the step log. Rounds that an answer's end may have shortened are left out. `None` if
+/// the run has no rounds, no counters and no step log.
 fn drafted(run: &ObservedRun) -> Option<Drafted> {
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     for k in run.answers.iter().flat_map(Answer::usual_lengths) {

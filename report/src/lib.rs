@@ -1,4 +1,4 @@
-//! Writes results as files: Parquet tables, SVG figures and HTML pages of finished cells (runs of one policy each).
+//! Writes results as files: Parquet tables, SVG figures and HTML pages of finished cells.
 //!
 //! This is the only crate that depends on parquet and plotters. It draws and writes the cells that it is given. It must
 //! never run a simulation or compute its results anew, read a clock, or print. The same cells in the same order give

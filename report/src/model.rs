@@ -114,7 +114,7 @@ impl PartialEq for Swept {
     }
 }
 
-/// Identifies a cell (one run of one policy).
+/// Identifies a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
     /// The policy's label in tables and figures, unique in a report.
@@ -155,8 +155,7 @@ impl Role {
     }
 }
 
-/// A cell (one run of one policy) without its results: its key, and facts on its policy, its hardware and its TPOT
-/// bound.
+/// A cell without its results: its key, and facts on its policy, its hardware and its TPOT bound.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The policy, swept values and seed, which identify the run among all others.
@@ -253,7 +252,7 @@ impl Cell {
         self.fleet = None;
     }
 
-    /// A cell (one run of one policy) with its entry and summary; everything else is empty, false or `None`.
+    /// A cell with its entry and summary; everything else is empty, false or `None`.
     pub fn new(entry: Entry, summary: Summary) -> Cell {
         Cell {
             entry,
@@ -274,7 +273,7 @@ impl Cell {
         }
     }
 
-    /// Adds to the cell (one run of one policy) the distributions of TTFT, TPOT and E2E of the run's requests.
+    /// Adds to the cell the distributions of TTFT, TPOT and E2E of the run's requests.
     pub fn with_latencies(mut self, records: &dyn Pieces) -> Cell {
         (self.ttft, self.tpot, self.e2e) = (Cdf::ttft(records), Cdf::tpot(records), Cdf::e2e(records));
         self
@@ -306,9 +305,9 @@ impl Cell {
     }
 }
 
-/// Sets the speedup over the autoregressive run and the regret against the oracle for every cell (one run of one
-/// policy). The speedup and the regret compare runs with equal swept values and seed. Also marks cells whose
-/// autoregressive run was overloaded, and cells whose TPOT bound is a multiple of the P90 TPOT of an overloaded run.
+/// Sets the speedup over the autoregressive run and the regret against the oracle for every cell. The speedup and the
+/// regret compare runs with equal swept values and seed. Also marks cells whose autoregressive run was overloaded, and
+/// cells whose TPOT bound is a multiple of the P90 TPOT of an overloaded run.
 pub fn relate(cells: &mut [Cell]) {
     // All runs sweep the same settings, so the values alone identify a combination of swept values.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);
@@ -340,9 +339,9 @@ pub fn relate(cells: &mut [Cell]) {
 /// The mean end-to-end latencies of one policy, as (seed, seconds); `None` if no request finished with the seed.
 type Latencies = Vec<(u64, Option<f64>)>;
 
-/// Sets `behind` of every cell (one run of one policy): how much slower the policy is than the fastest policy that a
-/// server can run (plain decoding included) at the same swept values. The fastest policy has the least mean over seeds
-/// of the logarithm of its mean latency. Only policies that finished requests with every seed can be the fastest.
+/// Sets `behind` of every cell: how much slower the policy is than the fastest policy that a server can run (plain
+/// decoding included) at the same swept values. The fastest policy has the least mean over seeds of the logarithm of
+/// its mean latency. Only policies that finished requests with every seed can be the fastest.
 fn set_behind(cells: &mut [Cell]) {
     let mut settings: Vec<Vec<Swept>> = Vec::new();
     for cell in cells.iter() {
@@ -376,15 +375,14 @@ fn set_behind(cells: &mut [Cell]) {
     }
 }
 
-/// The cells (runs of one policy each) of one results folder, with the name and the source that tables and figures
-/// show.
+/// The cells of one results folder, with the name and the source that tables and figures show.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The name of the experiment.
     pub name: String,
     /// Where the report's numbers come from.
     pub source: Source,
-    /// The cells (runs of one policy each), in the order in which tables list them.
+    /// The cells, in the order in which tables list them.
     pub cells: Vec<Cell>,
 }
 

@@ -1,5 +1,5 @@
-//! Ranks the policies of a setting (a combination of swept values) by mean end-to-end latency, plain decoding included.
-//! The logarithms of latencies are compared, paired by seed.
+//! Ranks the policies of a setting by mean end-to-end latency, plain decoding included. The logarithms of latencies are
+//! compared, paired by seed.
 
 use crate::figures::view::{Mean, Scale, View};
 use crate::which::{AS_GOOD, Choice, which};

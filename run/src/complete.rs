@@ -1,5 +1,5 @@
-//! Makes the runs of a plan (the list of an experiment's runs) until the results folder is complete. Does not make runs
-//! again whose results are already stored in the folder.
+//! Makes the runs of a plan until the results folder is complete. Does not make runs again whose results are already
+//! stored in the folder.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
@@ -32,7 +32,7 @@ pub struct How {
     pub check_settings: Check,
 }
 
-/// The results that one call made: a run of an experiment, or a merge of its shards (parts for several machines).
+/// The results that one call made: a run of an experiment, or a merge of its shards.
 pub struct Made {
     /// The comparison of the policies, and the digest of each run's results.
     pub results: Assembled,
@@ -90,10 +90,10 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 
-/// Makes the results from finished cells (runs of one policy each), except the manifest and the HTML page: tables,
-/// figures and the comparison. Also makes the trial runs that find settings without effect (`how` says for which
-/// settings), and simulates the advised policy with the host time (scheduler, Python, kernel launches) of a real
-/// server. Returns the results, and lines about settings that changed no number.
+/// Makes the results from finished cells, except the manifest and the HTML page: tables, figures and the comparison.
+/// Also makes the trial runs that find settings without effect (`how` says for which settings), and simulates the
+/// advised policy with the host time (scheduler, Python, kernel launches) of a real server. Returns the results, and
+/// lines about settings that changed no number.
 ///
 /// # Errors
 /// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.

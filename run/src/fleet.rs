@@ -36,9 +36,9 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Builds the fleet of a variant (combination of swept values); `None` if the variant has no `[fleet]`. `server` is
-    /// the server of all kinds of replicas that state no engine or hardware of their own. Adds warnings about the cost
-    /// estimates that policies get to `belief_notes`.
+    /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` is the server of all kinds of
+    /// replicas that state no engine or hardware of their own. Adds warnings about the cost estimates that policies get
+    /// to `belief_notes`.
     ///
     /// # Errors
     /// A kind's server cannot be built, its engine would not start, or the router compares prefixes in KV blocks and

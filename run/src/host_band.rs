@@ -27,14 +27,13 @@ pub fn measured() -> HostLaw {
     }
 }
 
-/// Does some variant (combination of swept values) of the plan take the target's costs from a roofline and count no
-/// host time (scheduler, Python, kernel launches)? Then host time might change whether drafting pays. False for live
-/// and observed runs.
+/// Does some variant of the plan take the target's costs from a roofline and count no host time (scheduler, Python,
+/// kernel launches)? Then host time might change whether drafting pays. False for live and observed runs.
 pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
 
-/// Does this variant (combination of swept values) take the target's costs from a roofline and count no host time?
+/// Does this variant take the target's costs from a roofline and count no host time?
 pub fn leaves_out(variant: &Variant) -> bool {
     let e = &variant.experiment;
     let no_host = e.engine.host.is_zero() && e.engine.step_overhead_s == 0.0;
@@ -44,8 +43,7 @@ pub fn leaves_out(variant: &Variant) -> bool {
 /// What an answer begins with that host time turns around.
 pub const DEPENDS: &str = "Depends on your host: calibrate.";
 
-/// The plan of variant number `variant` (a combination of swept values) alone, with the host time of the server
-/// [`SOURCE`].
+/// The plan of variant number `variant` alone, with the host time of the server [`SOURCE`].
 ///
 /// # Errors
 /// The variant is wrong with that host time.

@@ -11,12 +11,12 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
-/// With more variants (combinations of swept values) than this, only the first one is simulated with host time.
+/// With more variants than this, only the first one is simulated with host time.
 const MOST: usize = 8;
 
 /// Simulates the advised policy and plain decoding with the host time of a measured server and the first seed, at every
-/// variant (combination of swept values) that counts none. `None` if every variant counts host time, if the run was
-/// measured, or if no policy that drafts is advised.
+/// variant that counts none. `None` if every variant counts host time, if the run was measured, or if no policy that
+/// drafts is advised.
 ///
 /// # Errors
 /// The workload or server of a variant cannot be built, or the work is interrupted.

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 /// The live or observed runs whose results are to be written.
 pub struct RunsMade<'a> {
-    /// Number of finished runs. Cells (runs of one policy with one seed) run in the order of the plan, so the finished
-    /// ones are the first cells of the plan.
+    /// Number of finished runs. Cells run in the order of the plan, so the finished ones are the first cells of the
+    /// plan.
     pub cells: usize,
     /// Are all runs of the experiment finished?
     pub whole: bool,

@@ -98,7 +98,7 @@ impl Plan {
     }
 
     /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables
-    /// (recorded acceptance) and text files, so they may be missing. The hardware profile (file of pass costs) is read.
+    /// (recorded acceptance) and text files, so they may be missing. The hardware profile is read.
     ///
     /// # Errors
     /// The folder has no readable `experiment.toml`, its profile cannot be read, or the experiment is wrong (see
@@ -111,9 +111,8 @@ impl Plan {
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    /// The plan of only variant number `variant` (a combination of swept values) of this plan, after `change` has
-    /// changed the variant's TOML. Leaves out the tables `paper`, `question` and `arena`, because they are about all
-    /// variants.
+    /// The plan of only variant number `variant` of this plan, after `change` has changed the variant's TOML. Leaves
+    /// out the tables `paper`, `question` and `arena`, because they are about all variants.
     ///
     /// # Errors
     /// `change` returns an error, or the changed experiment is wrong (see [`Plan::of`]).
@@ -195,8 +194,7 @@ impl Plan {
     }
 }
 
-/// Reads the variants (combinations of swept values) of an experiment's document, and collects the files to which they
-/// refer.
+/// Reads the variants of an experiment's document, and collects the files to which they refer.
 struct Files<'a> {
     /// The folder at which relative paths in the experiment start.
     folder: &'a FilePath,
@@ -349,7 +347,7 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
 }
 
 /// The experiment as TOML, with every default written out and the sweeps as in the file. Leaves out settings that were
-/// derived from the hardware or filled in from a profile (file of pass costs).
+/// derived from the hardware or filled in from a profile.
 fn resolve(
     experiment: &Experiment,
     derived: Derived,

@@ -15,43 +15,43 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The progress of a run that is split into shards (parts for several machines).
+/// The progress of a run that is split into shards.
 #[derive(Debug, Serialize)]
 pub struct State {
-    /// Number of cells (runs of one policy with one seed) in the whole experiment.
+    /// Number of cells in the whole experiment.
     pub cells: usize,
-    /// The progress of each shard (a part of the run), in the order of shard numbers.
+    /// The progress of each shard, in the order of shard numbers.
     pub shards: Vec<Part>,
-    /// The cells (runs of one policy) that failed, with their errors, in the order of the plan, which lists all runs.
+    /// The cells that failed, with their errors, in the order of the plan, which lists all runs.
     pub failures: Vec<Failure>,
-    /// The cells (runs of one policy) with damaged files, and the cells that are missing although their shard is
-    /// complete; in the order of the plan, which lists all runs.
+    /// The cells with damaged files, and the cells that are missing although their shard is complete; in the order of
+    /// the plan, which lists all runs.
     pub damaged: Vec<Damaged>,
-    /// For each unfinished shard (a part of the run), the command that runs its missing cells.
+    /// For each unfinished shard, the command that runs its missing cells.
     pub commands: Vec<String>,
 }
 
-/// A cell (one run of one policy) whose file is damaged or missing.
+/// A cell whose file is damaged or missing.
 #[derive(Debug, Serialize)]
 pub struct Damaged {
-    /// The cell (run of one policy) as text: policy, swept values and seed.
+    /// The cell as text: policy, swept values and seed.
     pub cell: String,
-    /// The path of the file with the cell's results (one run of one policy), and what is wrong with the file.
+    /// The path of the file with the cell's results, and what is wrong with the file.
     pub what: String,
 }
 
-/// The progress of one shard (a part of a run, for one of several machines).
+/// The progress of one shard.
 #[derive(Debug, Serialize)]
 pub struct Part {
     /// The name of the shard, as `I/N`: its number and the number of shards.
     pub shard: String,
     /// Did a command begin to run this shard?
     pub begun: bool,
-    /// Number of cells (runs of one policy) that the shard has in all.
+    /// Number of cells that the shard has in all.
     pub cells: usize,
-    /// Number of the shard's cells (runs of one policy) that are finished.
+    /// Number of the shard's cells that are finished.
     pub finished: usize,
-    /// Number of the shard's cells (runs of one policy) that failed.
+    /// Number of the shard's cells that failed.
     pub failed: usize,
 }
 
@@ -93,21 +93,20 @@ impl State {
         Ok(state.command("run", folder))
     }
 
-    /// Adds the commands that run the missing cells (runs of one policy): `foretoken COMMAND` for each unfinished shard
-    /// (part of the run).
+    /// Adds the commands that run the missing cells: `foretoken COMMAND` for each unfinished shard (part of the run).
     pub fn command(mut self, command: &str, folder: &Folder) -> State {
         let unfinished = self.shards.iter().filter(|p| p.finished < p.cells);
         self.commands = unfinished.map(|p| p.command(command, folder)).collect();
         self
     }
 
-    /// Are all cells (runs of one policy) of all shards (parts of the run) finished?
+    /// Are all cells of all shards finished?
     pub fn is_complete(&self) -> bool {
         self.shards.iter().all(|part| part.finished == part.cells)
     }
 
-    /// The progress of all shards (parts of the run) as text: a table of shards, failed and damaged cells, and the
-    /// commands that finish the run.
+    /// The progress of all shards as text: a table of shards, failed and damaged cells, and the commands that finish
+    /// the run.
     pub fn in_words(&self) -> String {
         let rows = self.shards.iter().map(|Part { shard, begun, cells, finished, failed }| {
             let missing = cells - finished - failed;
@@ -153,8 +152,8 @@ impl State {
 }
 
 impl Part {
-    /// The command line that runs the missing cells (runs of one policy) of the shard (part of the run). It names the
-    /// experiment's file that the first shard wrote into the folder.
+    /// The command line that runs the missing cells of the shard (part of the run). It names the experiment's file that
+    /// the first shard wrote into the folder.
     fn command(&self, command: &str, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
@@ -175,7 +174,7 @@ fn quoted(path: &str) -> String {
 
 const FEW: usize = 8;
 
-/// The progress of the run that shards (parts for several machines) share in the folder at `path`.
+/// The progress of the run that shards share in the folder at `path`.
 ///
 /// # Errors
 /// The folder holds no shards, or shards of different runs.
@@ -189,8 +188,7 @@ pub fn state(path: &Path) -> Result<State> {
 pub enum Merged {
     /// The merge succeeded: the folder has complete results.
     Complete(Box<Complete>),
-    /// The merge is not possible, because cells (runs of one policy) are missing, damaged or failed. The error says so,
-    /// with a hint.
+    /// The merge is not possible, because cells are missing, damaged or failed. The error says so, with a hint.
     Missing(State, Box<Problem>),
 }
 
@@ -236,8 +234,8 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
     Ok(Merged::Complete(Box::new(Complete { folder, made, page })))
 }
 
-/// The timing of a run that was split into shards (parts for several machines): the engine time is the sum over shards,
-/// and the wall time is the longest wall time of a shard.
+/// The timing of a run that was split into shards: the engine time is the sum over shards, and the wall time is the
+/// longest wall time of a shard.
 ///
 /// # Errors
 /// A progress file cannot be read.
@@ -271,8 +269,8 @@ pub fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     Ok((folder, manifest))
 }
 
-/// Runs one shard (a part of a run) of an experiment in the folder at `path`. `goes_on`: may the call continue a shard
-/// that was begun before? `again`: run cells again that failed before?
+/// Runs one shard of an experiment in the folder at `path`. `goes_on`: may the call continue a shard that was begun
+/// before? `again`: run cells again that failed before?
 ///
 /// # Errors
 /// The folder or the shard is not usable (see [`Marks::begin`]); the run is interrupted; a cell cannot be stored; or
@@ -315,13 +313,13 @@ pub fn run_shard(
         .help(format!("{help}; the others are finished, and --resume --retry-failed tries these again")))
 }
 
-/// The outcome of running a shard (a part of a run).
+/// The outcome of running a shard.
 pub enum Ran {
-    /// The shard (a part of a run) was complete before this call.
+    /// The shard was complete before this call.
     Before,
-    /// This call completed the shard (a part of a run).
+    /// This call completed the shard.
     Now {
-        /// Number of cells (runs of one policy) that the shard has.
+        /// Number of cells that the shard has.
         cells: usize,
         /// The simulator's speed in this call.
         speed: Speed,

@@ -51,7 +51,7 @@ pub enum Measured {
 
 /// One combination of the experiment's swept values.
 pub struct Variant {
-    /// The swept settings, each with its value in this variant (combination of swept values).
+    /// The swept settings, each with its value in this variant.
     pub choices: Vec<Choice>,
     /// The experiment with the swept values of this variant, and with the paths of its files resolved.
     pub experiment: Experiment,
@@ -59,8 +59,8 @@ pub struct Variant {
     pub(crate) picked: Picked,
     /// Which settings of the engine are derived from the hardware, because the file does not give them.
     pub derived: Derived,
-    /// The keys that a profile (file of pass costs) filled in, and facts about the profile: what it measured, which
-    /// draft lengths it can predict, warnings.
+    /// The keys that a profile filled in, and facts about the profile: what it measured, which draft lengths it can
+    /// predict, warnings.
     pub filled: Filled,
     /// For each kind of replica with an engine or hardware of its own: the experiment with this engine and hardware.
     /// The key is the kind's index in the experiment's `fleet.replicas`.
@@ -68,8 +68,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The experiment's TOML with the values of this variant (combination of swept values) in place of sweeps. Each
-    /// call builds a new document.
+    /// The experiment's TOML with the values of this variant in place of sweeps. Each call builds a new document.
     pub fn document(&self) -> Document {
         self.picked.document()
     }
@@ -176,8 +175,8 @@ impl Plan {
         }
     }
 
-    /// One sentence for each profile (file of pass costs) that was edited after the costs were measured or fitted. All
-    /// results that are made with such a profile repeat the sentence.
+    /// One sentence for each profile that was edited after the costs were measured or fitted. All results that are made
+    /// with such a profile repeat the sentence.
     pub fn edited(&self) -> BTreeSet<&str> {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }
@@ -230,9 +229,9 @@ impl Plan {
     }
 
     /// Reduces the plan after only its first `cells` runs were made, to runs that can be compared. Keeps the variants
-    /// (combinations of swept values) of which all runs were made. If there is no such variant, keeps the first
-    /// variant, with the seeds of which all runs were made. If there is no such seed, keeps the first `cells` policies
-    /// with the first seed. Returns false if `cells` is 0.
+    /// of which all runs were made. If there is no such variant, keeps the first variant, with the seeds of which all
+    /// runs were made. If there is no such seed, keeps the first `cells` policies with the first seed. Returns false if
+    /// `cells` is 0.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -264,7 +263,7 @@ impl Plan {
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
     }
 
-    /// Number of runs in the plan: variants (combinations of swept values) × seeds × policies.
+    /// Number of runs in the plan: variants × seeds × policies.
     pub fn cells(&self) -> usize {
         self.variants.len() * self.seeds.len() * self.policies.len()
     }
@@ -275,8 +274,7 @@ pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
 }
 
 /// Applies `rename` to every text of the tables that may contain paths of files: workload, live, observe, acceptance,
-/// fleet, and the profile (file of pass costs). `rename` returns `None` for a text that is not the path of a file; the
-/// text then stays.
+/// fleet, and the profile. `rename` returns `None` for a text that is not the path of a file; the text then stays.
 fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
     for table in ["workload", "live", "observe", "acceptance", "fleet"] {
         value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
@@ -317,8 +315,8 @@ pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     up.chain(file.components().skip(shared)).collect::<PathBuf>().display().to_string()
 }
 
-/// The indices of the variants (combinations of swept values) that a claim picks with `at`: each swept setting in `at`
-/// has the given value in them. A claim is a statement that the experiment checks.
+/// The indices of the variants that a claim picks with `at`: each swept setting in `at` has the given value in them. A
+/// claim is a statement that the experiment checks.
 pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> + use<'p> {
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
@@ -355,8 +353,7 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches('"')
 }
 
-/// The value that the swept setting `path` has in a variant (combination of swept values); `None` if the setting is not
-/// swept.
+/// The value that the swept setting `path` has in a variant; `None` if the setting is not swept.
 pub fn choice<'v>(variant: &'v Variant, path: &str) -> Option<&'v Choice> {
     variant.choices.iter().find(|c| c.path == path)
 }

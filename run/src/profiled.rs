@@ -14,22 +14,20 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The keys of an experiment that a profile (file of pass costs) filled in, and facts about the profile.
+/// The keys of an experiment that a profile filled in, and facts about the profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filled {
-    /// Paths of the experiment's keys that the profile (file of pass costs) filled in.
+    /// Paths of the experiment's keys that the profile filled in.
     pub keys: Vec<Path>,
-    /// The largest passes that were timed for the profile (file of pass costs), for (target model, draft model); `None`
-    /// without a profile.
+    /// The largest passes that were timed for the profile, for (target model, draft model); `None` without a profile.
     pub ranges: Option<(Range, Range)>,
-    /// A warning that the cost models in the profile (file of pass costs) fit the measured times badly; `None` if they
-    /// fit well.
+    /// A warning that the cost models in the profile fit the measured times badly; `None` if they fit well.
     pub warning: Option<String>,
     /// Why the profile may have other costs than were measured: the file was edited, or it has no seal (a checksum of
     /// the text at its end). `None` if the seal matches.
     pub changed: Option<String>,
-    /// The only draft lengths for which the profile (file of pass costs) can predict step times; `None` if it can
-    /// predict the step times of all lengths.
+    /// The only draft lengths for which the profile can predict step times; `None` if it can predict the step times of
+    /// all lengths.
     pub only: Option<Vec<u32>>,
     /// Were the profile's costs fitted to observed runs of a server (`foretoken calibrate`)? Then the experiment that
     /// names the profile describes this server.
@@ -38,13 +36,13 @@ pub struct Filled {
 
 const PROFILE: &str = "hardware.profile";
 
-/// The path of the profile (file of pass costs) as the experiment gives it; `None` without a profile.
+/// The path of the profile as the experiment gives it; `None` without a profile.
 pub fn named(document: &Document) -> Option<String> {
     document.text_at(&Path::of(PROFILE))
 }
 
-/// Puts the costs of a profile (file of pass costs) into the experiment's TOML. `file` is the profile's path; `given`
-/// is this path as the experiment gives it.
+/// Puts the costs of a profile into the experiment's TOML. `file` is the profile's path; `given` is this path as the
+/// experiment gives it.
 ///
 /// # Errors
 /// The file cannot be read or is no profile; `hardware.truth` names no latency model of the profile; the experiment
@@ -82,17 +80,16 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
         put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
-        // Policies do not get the linear cost model of the profile (file of pass costs) if the experiment gives a
-        // linear cost model for the same model (target or draft), or fits a linear cost model to another machine
-        // (`belief.fitted_to`).
+        // Policies do not get the linear cost model of the profile if the experiment gives a linear cost model for the
+        // same model (target or draft), or fits a linear cost model to another machine (`belief.fitted_to`).
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
-    // The linear cost of the target model in the profile (file of pass costs) was fitted with one way of counting
-    // context (once per request, or once per verified position). The linear cost model that policies get must count
-    // context in the same way, even if the true costs count it differently.
+    // The linear cost of the target model in the profile was fitted with one way of counting context (once per request,
+    // or once per verified position). The linear cost model that policies get must count context in the same way, even
+    // if the true costs count it differently.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&costs.belief_reads)?)?;
@@ -129,9 +126,9 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
 }
 
 impl Filled {
-    /// Refuses a policy whose step times the profile (file of pass costs) cannot predict. A profile that was fitted to
-    /// observed runs with a single draft length has only the time of whole steps with this length, not the separate
-    /// times of draft passes. So it cannot predict other lengths.
+    /// Refuses a policy whose step times the profile cannot predict. A profile that was fitted to observed runs with a
+    /// single draft length has only the time of whole steps with this length, not the separate times of draft passes.
+    /// So it cannot predict other lengths.
     ///
     /// # Errors
     /// The policy drafts with another length, or chooses among lengths.
@@ -153,8 +150,7 @@ impl Filled {
         }
     }
 
-    /// Checks that the profile (file of pass costs) can predict the step times of every draft length, for commands that
-    /// compare lengths.
+    /// Checks that the profile can predict the step times of every draft length, for commands that compare lengths.
     ///
     /// # Errors
     /// The profile was fitted to observed runs that do not show the costs of draft and target passes apart, such as
@@ -356,7 +352,7 @@ fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
 }
 
 /// A latency model that also records the largest number of new tokens and the largest context of any pass of a run. It
-/// is used to warn of passes that are larger than all passes that the profile (file of pass costs) has.
+/// is used to warn of passes that are larger than all passes that the profile has.
 pub struct LargestPass<'a> {
     model: &'a dyn LatencyModel,
     batched: AtomicU64,

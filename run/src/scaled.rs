@@ -26,9 +26,9 @@ pub struct ScaledResult {
     pub slo_misses: Option<Interval>,
 }
 
-/// The costs of fleets whose number of replicas a scaling rule changes: one entry for each variant (combination of
-/// swept values) and each policy, in the order of `plan`. `cells` (finished runs) and `scaled` have one entry per run,
-/// in the order in which `plan` lists the runs.
+/// The costs of fleets whose number of replicas a scaling rule changes: one entry for each variant and each policy, in
+/// the order of `plan`. `cells` (finished runs) and `scaled` have one entry per run, in the order in which `plan` lists
+/// the runs.
 pub(crate) fn costs(plan: &Plan, cells: &[Cell], scaled: &[Option<Scaled>]) -> Vec<Option<ScaledResult>> {
     let n = plan.policies.len();
     let size = plan.seeds.len() * n;

@@ -28,8 +28,8 @@ pub struct Server {
     pub(crate) context_reads: ContextReads,
     pub(crate) drafting: Drafting,
     pub(crate) noise_cv: f64,
-    /// The largest passes that were timed for the profile (file of pass costs) that gives the server's costs, for
-    /// (target, draft); `None` without a profile.
+    /// The largest passes that were timed for the profile that gives the server's costs, for (target, draft); `None`
+    /// without a profile.
     ranges: Option<(Range, Range)>,
     pub(crate) acceptance: Box<dyn AcceptanceSource>,
     pub(crate) belief: Believed,
@@ -83,15 +83,15 @@ fn wraps(e: &Experiment) -> bool {
 }
 
 /// The latency models (pass times) of a server's target model and draft model for one run. They record the largest
-/// passes, to warn of passes that are larger than all passes in the profile (file of pass costs).
+/// passes, to warn of passes that are larger than all passes in the profile.
 pub(crate) struct Models<'a> {
     draft: LargestPass<'a>,
     target: LargestPass<'a>,
 }
 
 impl Server {
-    /// Builds the server of a variant (combination of swept values) for a workload. `plain` are the engine's settings
-    /// without a drafter. Adds warnings about the cost estimates that policies get to `belief_notes`.
+    /// Builds the server of a variant for a workload. `plain` are the engine's settings without a drafter. Adds
+    /// warnings about the cost estimates that policies get to `belief_notes`.
     ///
     /// # Errors
     /// A value in `[acceptance]` is wrong, the model does not fit into the GPU's memory, or no linear cost model fits
@@ -232,8 +232,7 @@ impl Server {
             .collect()
     }
 
-    /// Warnings about passes of a run that were larger than the passes that were timed for the profile (file of pass
-    /// costs).
+    /// Warnings about passes of a run that were larger than the passes that were timed for the profile.
     pub(crate) fn beyond(&self, models: &Models) -> impl Iterator<Item = String> {
         let warnings = self.ranges.as_ref().map(|(target, draft)| {
             [models.target.beyond(Role::Target, target), models.draft.beyond(Role::Draft, draft)]

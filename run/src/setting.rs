@@ -47,7 +47,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Builds the setting (workload, server and bounds) of a variant (combination of swept values) with a seed.
+    /// Builds the setting (workload, server and bounds) of a variant with a seed.
     ///
     /// # Errors
     /// The workload cannot be built or needs too much memory, a recording of which draft tokens are right is missing, a

@@ -113,7 +113,7 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
 }
 
 /// The text after a TPOT bound that is a multiple of an autoregressive run's TPOT: ` !` if that run was overloaded,
-/// then the swept values of that run that differ from the values of this variant (combination of swept values).
+/// then the swept values of that run that differ from the values of this variant.
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =
@@ -143,8 +143,7 @@ fn overloads(v: &VariantResult) -> String {
     v.policies.iter().filter_map(line).collect()
 }
 
-/// The number of requests of a variant (combination of swept values) as text: for one seed if it is the same with all
-/// seeds, else summed over seeds.
+/// The number of requests of a variant as text: for one seed if it is the same with all seeds, else summed over seeds.
 fn requests(v: &VariantResult) -> String {
     match v.requests_by_seed.as_slice() {
         [one] => format!("{one} requests"),
@@ -154,8 +153,7 @@ fn requests(v: &VariantResult) -> String {
 }
 
 /// Numbers of KV blocks that requests can use: (without a drafter; with a drafter, `None` if equal; in the draft
-/// model's own pool, `None` if there is none). Returns `None` as a whole if these numbers differ between variants
-/// (combinations of swept values).
+/// model's own pool, `None` if there is none). Returns `None` as a whole if these numbers differ between variants.
 fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
     let blocks = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
     let first = blocks(variants.first()?);

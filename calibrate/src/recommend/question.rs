@@ -73,7 +73,7 @@ impl Question {
         }
     }
 
-    /// The plan (the checked list of all runs) of the question's experiment, with the values that `sets` replaces.
+    /// The plan of the question's experiment, with the values that `sets` replaces.
     ///
     /// # Errors
     /// The text is no experiment, or an override is wrong.
@@ -82,9 +82,9 @@ impl Question {
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)
     }
 
-    /// The plan (the checked list of all runs) of the question's experiment at the given load. The policies become
-    /// plain decoding, and `engine.max_draft_len` becomes `longest`. An observed load replaces the workload. For
-    /// [`AskedLoad::Full`], a closed loop of `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
+    /// The plan of the question's experiment at the given load. The policies become plain decoding, and
+    /// `engine.max_draft_len` becomes `longest`. An observed load replaces the workload. For [`AskedLoad::Full`], a
+    /// closed loop of `max_num_seqs` clients replaces the arrivals. Steps are not recorded.
     pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
         let plan = self.experiment()?;
         one_setting(&plan, &self.file)?;
@@ -154,8 +154,7 @@ pub fn without_instants(workload: &mut WorkloadSpec) {
     workload.duration_s = None;
 }
 
-/// Checks that the plan (the checked list of all runs) sweeps no value, so that its engine and hardware have one
-/// setting.
+/// Checks that the plan sweeps no value, so that its engine and hardware have one setting.
 fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
     if plan.variants.len() == 1 {
         return Ok(());

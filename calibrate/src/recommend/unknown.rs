@@ -1,8 +1,8 @@
 //! Draws the uncertain values of a calibration for each seed. These values are: acceptance rates, which come from
-//! finitely many rounds (a request's draft tokens of one step); rates at positions deeper than any drafted position;
-//! and, in a calibration from a table of benchmark results, the costs. A seed also draws arrivals and lengths, so an
-//! interval over seeds includes the uncertainty of values, arrivals and lengths. All candidates get the same draw
-//! from a seed. The recordings of a truth table are not drawn, because they are the observed requests themselves.
+//! finitely many rounds; rates at positions deeper than any drafted position; and, in a calibration from a table of
+//! benchmark results, the costs. A seed also draws arrivals and lengths, so an interval over seeds includes the
+//! uncertainty of values, arrivals and lengths. All candidates get the same draw from a seed. The recordings of a truth
+//! table are not drawn, because they are the observed requests themselves.
 
 use crate::kept::Known;
 use crate::unknown_costs::{CostFactors, normal};
@@ -44,9 +44,8 @@ pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Resul
     made
 }
 
-/// The acceptance rates `rates` with random errors added. The more rounds (a request's draft tokens of one step)
-/// reached the position of a rate, the smaller is the rate's error. At a position that no round reached, the standard
-/// deviation of the error is [`DEEPER`].
+/// The acceptance rates `rates` with random errors added. The more rounds reached the position of a rate, the smaller
+/// is the rate's error. At a position that no round reached, the standard deviation of the error is [`DEEPER`].
 fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
     let drawn_rate = |(at, &rate): (usize, &f64)| {
         let deviation = match known.acceptance.get(at) {
@@ -137,12 +136,12 @@ mod tests {
 
     #[test]
     fn the_spread_of_a_rate_falls_with_its_rounds() {
-        // 400 rounds (draft tokens of one step) of 400 requests: the standard deviation of the drawn acceptance rate is
-        // the binomial's, sqrt(0.6 · 0.4 / 400).
+        // 400 rounds of 400 requests: the standard deviation of the drawn acceptance rate is the binomial's, sqrt(0.6 ·
+        // 0.4 / 400).
         let sure = spread(&known(400, false, 400));
         assert!((sure / 0.0245 - 1.0).abs() < 0.05, "{sure}");
-        // 400 rounds (draft tokens of one step) of 4 requests, 100 each: the standard deviation is larger by a factor
-        // of sqrt(1 + 0.05 · 99), because rounds of one request are alike.
+        // 400 rounds of 4 requests, 100 each: the standard deviation is larger by a factor of sqrt(1 + 0.05 · 99),
+        // because rounds of one request are alike.
         let alike = spread(&known(400, false, 4));
         assert!((alike / sure / 2.44 - 1.0).abs() < 0.05, "{alike}");
         let deeper = spread(&known(0, true, 400));

@@ -1,11 +1,10 @@
-//! Acceptance by draft position in a round (a request's draft tokens of one step), from the column `accepted` of a
-//! table of benchmark results.
+//! Acceptance by draft position in a round, from the column `accepted` of a table of benchmark results.
 
 use super::read::{Accepted, Cell};
 use crate::acceptance::Position;
 
-/// The share of rounds (a request's draft tokens of one step) in which the draft token at each position was accepted,
-/// up to the longest draft length of the table.
+/// The share of rounds in which the draft token at each position was accepted, up to the longest draft length of the
+/// table.
 ///
 /// If rows of a draft length have shares by position, these shares are used. Otherwise the shares come from the mean
 /// numbers of accepted draft tokens. The means of two draft lengths differ by the sum of the shares at the positions
@@ -54,15 +53,15 @@ fn factor(last: f64, n: usize, sum: f64) -> f64 {
 }
 
 /// P(accepted | all draft tokens before it in the step were accepted), by draft position. `survivals` has the share of
-/// all rounds (a request's draft tokens of one step) that accepted the draft token at each position.
+/// all rounds that accepted the draft token at each position.
 pub fn hazards(survivals: &[f64]) -> Vec<f64> {
     let before = [1.0].into_iter().chain(survivals.iter().copied());
     survivals.iter().zip(before).map(|(s, before)| if before > 0.0 { (s / before).min(1.0) } else { 0.0 }).collect()
 }
 
-/// Acceptance by draft position for `calibration.json`. The number of rounds (a request's draft tokens of one step) is
-/// estimated from the number of tokens: a round gives its accepted draft tokens and one more token. `requests(cell)` is
-/// the number of requests of a row of the table.
+/// Acceptance by draft position for `calibration.json`. The number of rounds is estimated from the number of tokens: a
+/// round gives its accepted draft tokens and one more token. `requests(cell)` is the number of requests of a row of the
+/// table.
 pub fn positions(survivals: &[f64], rates: &[f64], cells: &[Cell], requests: impl Fn(&Cell) -> u32) -> Vec<Position> {
     let rounds = |depth: usize| -> f64 {
         let those = cells.iter().filter(|c| c.k as usize > depth && c.accepted.is_some());
@@ -123,8 +122,7 @@ mod tests {
         let table = cells("1,2,9,11,100,5,0.6;0.4\n");
         let s = survivals(&table);
         let all = positions(&s, &[0.6, 2.0 / 3.0, 0.5], &table, |c| c.requests.unwrap());
-        // 100 requests with 10 output tokens after the first, at 2 tokens per round (a request's draft tokens of one
-        // step), have 500 rounds.
+        // 100 requests with 10 output tokens after the first, at 2 tokens per round, have 500 rounds.
         assert_eq!((all[0].reached, all[0].accepted, all[1].reached, all[1].accepted), (500, 300, 300, 200));
         assert!(all[2].extrapolated && all[2].reached == 0);
     }

@@ -20,7 +20,7 @@ const ORDER: [Term; 6] =
 pub enum Drafter {
     /// The experiment states the cost of a draft pass.
     Stated,
-    /// The cost of a draft pass is fitted, and a round (a request's draft tokens of one step) of length K has K passes.
+    /// The cost of a draft pass is fitted, and a round of length K has K passes.
     PassesByLength,
     /// The cost of a draft pass is fitted, and the number of passes does not depend on K (DFlash, DSpark).
     Block,

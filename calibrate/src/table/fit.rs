@@ -16,7 +16,7 @@ use foretoken_spec::problem::Result;
 use nalgebra::{DMatrix, DVector};
 
 /// The fit repeats two things at most this number of times: it computes the slopes, and it solves the least-squares
-/// problem. A slope is the change of a result (such as TPOT of a row) per unit of a fitted cost.
+/// problem. A slope is the change of a result per unit of a fitted cost.
 const ROUNDS: usize = 3;
 /// The fit of costs ends when simulations with the fitted costs differ from the linear model's predictions by less
 /// than this share.
@@ -77,8 +77,8 @@ fn predicted(server: &Server, cells: &[Cell], law: &Law, asked: &[Measured]) -> 
     Ok(all)
 }
 
-/// A linear model of the measured numbers (such as TPOT of a row): how each number depends on the fitted costs. The
-/// model holds near the costs at which its slopes were computed.
+/// A linear model of the measured numbers: how each number depends on the fitted costs. The model holds near the costs
+/// at which its slopes were computed.
 #[derive(Clone, Debug)]
 pub struct Slopes {
     measured: Vec<Measured>,
@@ -91,7 +91,7 @@ pub struct Slopes {
     /// Numbers of requests that are tried as the size of the largest captured CUDA graph. Larger steps run without a
     /// graph.
     ends: Vec<u32>,
-    /// For each measured number (such as TPOT of a row), its prediction in seconds if all fitted costs were 0.
+    /// For each measured number, its prediction in seconds if all fitted costs were 0.
     known: Vec<f64>,
     /// `[cost][measured number]`: the change of the measured number per unit of the fitted cost. First the costs in
     /// `terms`, then `Term::WithoutGraph` of each size in `ends`.
@@ -110,7 +110,7 @@ pub struct Solution {
     /// Number of fitted numbers: one for each cost in `terms`, and one more if the size of the largest captured CUDA
     /// graph was chosen too.
     pub numbers: usize,
-    /// Number of measured numbers (such as TPOT of a row) to which the costs were fitted.
+    /// Number of measured numbers to which the costs were fitted.
     pub measured: usize,
     /// Host costs that the measured numbers do not support. They count as 0.
     pub unsupported: Vec<Unsupported>,

@@ -101,7 +101,7 @@ pub struct TableCalibration {
     /// For each load, the errors of predictions by costs that were fitted without the load. Empty with fewer than three
     /// loads.
     pub by_load: Vec<ErrorsWithoutLoad>,
-    /// How often draft tokens were accepted, by position in a round (a request's draft tokens of one step).
+    /// How often draft tokens were accepted, by position in a round.
     pub positions: Vec<Position>,
     /// Random draws of factors by which the true costs of passes and of the host may differ from the fitted ones, from
     /// the covariance of the fit.

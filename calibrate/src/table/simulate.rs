@@ -65,7 +65,7 @@ impl Base {
         Base { name: "a table".into(), text: UNDESCRIBED.into(), folder: PathBuf::new(), given: false }
     }
 
-    /// The plan (the checked list of all runs) of the experiment that describes the server.
+    /// The plan of the experiment that describes the server.
     ///
     /// # Errors
     /// The text is no experiment, or it sweeps values.

@@ -8,8 +8,7 @@ use super::{ErrorsWithoutLoad, Judged, TableCalibration};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The user gets a warning if the number of measured numbers (such as TPOT of a row) is below this multiple of the
-/// number of fitted costs.
+/// The user gets a warning if the number of measured numbers is below this multiple of the number of fitted costs.
 const FEW: usize = 2;
 
 /// A text that says where the rows `cells` of benchmark results stand: `t.csv, lines 2 and 3` for rows of the table

@@ -19,8 +19,8 @@ pub struct SeedResult {
     pub replicas: Option<u32>,
     /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
-    /// The capacity (highest carried request rate) of one replica alone, requests per second. `None` if the replica
-    /// carries no rate, or carries every tried rate.
+    /// The capacity of one replica alone, requests per second. `None` if the replica carries no rate, or carries every
+    /// tried rate.
     pub one_req_s: Option<f64>,
     /// The number of replicas of an ideal fleet, which splits the load without loss. `None` if `one_req_s` is `None`.
     pub perfect: Option<Perfect>,
@@ -29,8 +29,7 @@ pub struct SeedResult {
 }
 
 /// The size of an ideal fleet, which follows the load and splits it without loss. In a time window with the request
-/// rate λ(t) this fleet has ⌈λ(t) / μ⌉ replicas, and at least one. μ is the capacity (highest carried request rate) of
-/// one replica.
+/// rate λ(t) this fleet has ⌈λ(t) / μ⌉ replicas, and at least one. μ is the capacity of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perfect {
     /// The largest number of replicas that the ideal fleet has in any time window.
@@ -141,8 +140,8 @@ impl PolicyFleet {
         self.seeds.first().and_then(|s| s.perfect)
     }
 
-    /// The capacity (highest carried request rate) of one replica alone, requests per second: mean over seeds and 95 %
-    /// interval. `None` if with some seed the replica has no capacity.
+    /// The capacity of one replica alone, requests per second: mean over seeds and 95 % interval. `None` if with some
+    /// seed the replica has no capacity.
     pub fn one_req_s(&self) -> Option<Interval> {
         let rates: Option<Vec<f64>> = self.seeds.iter().map(|s| s.one_req_s).collect();
         Interval::within(Range::FromZero, &rates?)

@@ -63,16 +63,16 @@ pub fn complete(
     Ok(folder)
 }
 
-/// For every policy at all swept values, searches the capacity (highest carried request rate) of one replica, then the
-/// fewest replicas. Then compares fleets with and without drafting. Uses the threads of the current pool.
+/// For every policy at all swept values, searches the capacity of one replica, then the fewest replicas. Then compares
+/// fleets with and without drafting. Uses the threads of the current pool.
 ///
 /// # Errors
 /// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted. Results of finished
 /// runs stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
-    // Builds the requests of every variant (combination of swept values) once, with the first seed, before anything
-    // runs. So an unusable load is reported at the start.
+    // Builds the requests of every variant once, with the first seed, before anything runs. So an unusable load is
+    // reported at the start.
     for variant in &plan.variants {
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }
@@ -113,7 +113,7 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
 }
 
 /// The searches for the fewest replicas in an experiment, as (index of the variant, index of the policy). They are
-/// sorted by variant (combination of swept values), then by policy.
+/// sorted by variant, then by policy.
 pub fn pairs(plan: &Plan) -> Vec<(usize, usize)> {
     let policies = plan.policies.len();
     (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect()
@@ -256,8 +256,7 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The capacity (highest carried request rate) of one replica alone, requests per second; `None` if the search
-    /// found no capacity for it.
+    /// The capacity of one replica alone, requests per second; `None` if the search found no capacity for it.
     fn one_req_s(&self, id: SearchId) -> Option<f64> {
         let variant = self.question.alone_of(id.variant);
         let label = self.plan().policies[id.policy].spec.label();

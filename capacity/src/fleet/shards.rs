@@ -21,14 +21,14 @@ use rayon::prelude::*;
 use std::path::Path;
 use std::time::Instant;
 
-/// Does the folder at `path` hold a search for the fewest replicas, finished or in shards (parts for several machines)?
+/// Does the folder at `path` hold a search for the fewest replicas, finished or in shards?
 pub fn is_here(path: &Path) -> bool {
     path.join(PROBES).is_dir() || path.join(FLEET_JSON).exists()
 }
 
-/// Prepares a folder for the shards (parts for several machines) of a search for the fewest replicas. Returns the
-/// folder, the number of searches (policies × combinations of swept values), the number of cells (searches × seeds),
-/// and whether the results are complete.
+/// Prepares a folder for the shards of a search for the fewest replicas. Returns the folder, the number of searches
+/// (policies × combinations of swept values), the number of cells (searches × seeds), and whether the results are
+/// complete.
 ///
 /// # Errors
 /// The folder cannot be made or written, or it holds other results.

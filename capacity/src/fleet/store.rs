@@ -31,8 +31,7 @@ pub struct StoredProbes {
 }
 
 impl Store {
-    /// Opens the store of tried numbers of replicas in a results folder. `plan` is the digest of the experiment's plan
-    /// (the checked list of all runs).
+    /// Opens the store of tried numbers of replicas in a results folder. `plan` is the digest of the experiment's plan.
     ///
     /// # Errors
     /// The folder cannot be made.

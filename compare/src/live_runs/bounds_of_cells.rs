@@ -32,18 +32,17 @@ pub fn checks(cells: &[CellReport], rankings: &[Ranked], tolerance: &Tolerance) 
     checks
 }
 
-/// The two numbers of a cell (a policy at a load) that have bounds on their errors, as (name, bound). One is mean
-/// TPOT. The other is mean E2E or, if the cell is overloaded or its load is above [`QUEUES`], completed requests per
-/// second.
+/// The two numbers of a cell that have bounds on their errors, as (name, bound). One is mean TPOT. The other is mean
+/// E2E or, if the cell is overloaded or its load is above [`QUEUES`], completed requests per second.
 fn bounded(cell: &CellReport, tolerance: &Tolerance) -> [(&'static str, f64); 2] {
     let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
     let second = if amplified { (COMPLETED, tolerance.completed) } else { (E2E, tolerance.e2e) };
     [(TPOT, tolerance.tpot), second]
 }
 
-/// Two checks of a cell (a policy at a load) that do not depend on measured times, so they need no repeated run. First:
-/// rounds (draft tokens of one step) with equal decisions have equal numbers of accepted tokens, live and simulated.
-/// Second: a replay with the recorded step times does not differ from the live run.
+/// Two checks of a cell that do not depend on measured times, so they need no repeated run. First: rounds with equal
+/// decisions have equal numbers of accepted tokens, live and simulated. Second: a replay with the recorded step times
+/// does not differ from the live run.
 fn flow_checks(cell: &CellReport) -> [Check; 2] {
     let exact = |what: &str, count: u64, note: &str| {
         Check::of_count(format!("{}, {}: {what}", cell.policy, cell.load), count, true, note.to_owned())

@@ -28,11 +28,11 @@ pub struct Records {
 /// these counts says whether the target accepts a draft token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Missed {
-    /// Number of accept/reject bits that were taken from another round (draft tokens of one step) of the request, or
-    /// from another position in the draft, because the live run did not reveal them where the simulation needed them.
+    /// Number of accept/reject bits that were taken from another round of the request, or from another position in the
+    /// draft, because the live run did not reveal them where the simulation needed them.
     pub other_round: u64,
-    /// Number of accept/reject bits that no round (draft tokens of one step) revealed, so that the experiment's
-    /// acceptance source (which draws whether draft tokens are right) drew them.
+    /// Number of accept/reject bits that no round revealed, so that the experiment's acceptance source (which draws
+    /// whether draft tokens are right) drew them.
     pub invented: u64,
     /// Number of the draft model's confidences (also of tokens in draft trees), entropies and divergences that the live
     /// run did not reveal, so that the experiment's acceptance source gave them.
@@ -40,7 +40,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// Adds up the counts of several pieces (live runs with their repeats).
+    /// Adds up the counts of several pieces.
     fn joined(pieces: impl IntoIterator<Item = Missed>) -> Missed {
         pieces.into_iter().fold(Missed::default(), |sum, one| Missed {
             other_round: sum.other_round + one.other_round,
@@ -55,7 +55,7 @@ impl Missed {
 pub struct PieceRuns {
     /// The records (requests and steps) of the first live run and of its repeat.
     pub live: Vec<Records>,
-    /// The simulation with the acceptance (which draft tokens were right) that the first live run revealed.
+    /// The simulation with the acceptance that the first live run revealed.
     pub recorded: Records,
     /// The simulation in which the experiment's acceptance source, not the live run, decides which draft tokens are
     /// right.
@@ -64,7 +64,7 @@ pub struct PieceRuns {
     /// shows how a small error of pass times changes latencies.
     pub nudged: Records,
     /// The simulation with the acceptance that the first live run revealed, and with costs that were learned from the
-    /// live runs of the other cells (policies at loads). `None` without such costs.
+    /// live runs of the other cells. `None` without such costs.
     pub learned: Option<Records>,
     /// The token flow (drafted, verified and accepted tokens) of the simulation `recorded`, compared with the token
     /// flow of the first live run.
@@ -103,8 +103,8 @@ pub struct CellReport {
     /// The load as a share of the policy's service rate (requests per second in a closed loop); absent if the load was
     /// not set as such a share.
     pub share: Option<f64>,
-    /// All pieces (live runs with their repeats) of the cell (a policy at a load). The fields below leave out pieces
-    /// that were not finished or during which the machine changed its speed.
+    /// All pieces of the cell. The fields below leave out pieces that were not finished or during which the machine
+    /// changed its speed.
     pub pieces: Vec<PieceReport>,
     /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
     /// repeats are not counted.
@@ -139,23 +139,23 @@ pub struct CellReport {
     /// Errors of the predicted times of single passes of the live runs, by kind of pass (decode, verify, …).
     pub regions: Vec<PassErrors>,
     /// Errors of the predicted times of single passes of the live runs, by kind of pass, if the costs were learned from
-    /// the live runs of the other cells (policies at loads). Empty without such costs.
+    /// the live runs of the other cells. Empty without such costs.
     pub learned_regions: Vec<PassErrors>,
     /// Relative change of the simulated mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
     /// How many requests per second arrived and how many finished, in the first live run that was overloaded. Absent
-    /// unless more than half of the pieces (live runs with their repeats) were overloaded. Only pieces that were
-    /// finished at a steady machine speed count.
+    /// unless more than half of the pieces were overloaded. Only pieces that were finished at a steady machine speed
+    /// count.
     pub overload: Option<Overload>,
     /// Mean host time of a step (its time outside of model passes, with recording), seconds. It was measured in the
     /// warm-up before the live runs. The simulations add this time to each step.
     pub overhead_s: f64,
-    /// Host times (times of steps outside of model passes) in the first live run of one piece (a live run and its
-    /// repeat): the first piece that was finished at a steady machine speed.
+    /// Host times (times of steps outside of model passes) in the first live run of one piece: the first piece that was
+    /// finished at a steady machine speed.
     pub host: HostTimes,
 }
 
-/// The data from which the report of one cell (a policy at a load) is made.
+/// The data from which the report of one cell is made.
 pub struct CellRuns {
     /// The label of the policy whose runs are compared.
     pub policy: String,
@@ -164,20 +164,19 @@ pub struct CellRuns {
     /// The load as a share of the policy's service rate (requests per second in a closed loop); `None` if the load was
     /// not set as such a share.
     pub share: Option<f64>,
-    /// All pieces (live runs with their repeats) of the cell (a policy at a load).
+    /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
-    /// The live runs and simulations of the pieces (live runs with their repeats) that were finished at a steady
-    /// machine speed; at least one.
+    /// The live runs and simulations of the pieces that were finished at a steady machine speed; at least one.
     pub counted: Vec<PieceRuns>,
-    /// For each incomplete tape (log of a live run) of the pieces that were finished at a steady machine speed: how
-    /// much of the run the tape has.
+    /// For each incomplete tape of the pieces that were finished at a steady machine speed: how much of the run the
+    /// tape has.
     pub parts: Vec<PartialRun>,
     /// Errors of the predicted times of single passes of the live runs, by kind of pass (decode, verify, …).
     pub pass_errors: Vec<PassErrors>,
     /// The measured and the predicted time of the passes of each step of the live runs.
     pub step_times: Vec<StepTimes>,
     /// Errors of the predicted times of single passes of the live runs, by kind of pass, if the costs were learned from
-    /// the live runs of the other cells (policies at loads).
+    /// the live runs of the other cells.
     pub learned_pass_errors: Vec<PassErrors>,
     /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
     /// repeats are not counted.
@@ -185,13 +184,13 @@ pub struct CellRuns {
     /// Mean host time of a step (its time outside of model passes, with recording), seconds. It was measured in the
     /// warm-up before the live runs. The simulations add this time to each step.
     pub overhead_s: f64,
-    /// Host times (times of steps outside of model passes) in the first live run of one piece (a live run and its
-    /// repeat): the first piece that was finished at a steady machine speed.
+    /// Host times (times of steps outside of model passes) in the first live run of one piece: the first piece that was
+    /// finished at a steady machine speed.
     pub host: HostTimes,
 }
 
 impl CellRuns {
-    /// Makes the report of the cell (a policy at a load): computes its numbers and their errors.
+    /// Makes the report of the cell: computes its numbers and their errors.
     pub fn report(&self) -> CellReport {
         let latencies: Vec<Latencies> = (0..self.repeats()).map(|n| self.live_latencies(n)).collect();
         let simulated = self.simulated_latencies(|p| &p.recorded);
@@ -222,7 +221,7 @@ impl CellRuns {
         }
     }
 
-    /// The latencies of the cell (a policy at a load), its step times and curves over time, for the figures.
+    /// The latencies of the cell, its step times and curves over time, for the figures.
     pub fn figure_data(&self) -> ValidatedRun {
         let live = |n: usize| if n < self.repeats() { self.live_latencies(n) } else { Latencies::default() };
         let simulated = [self.simulated_latencies(|p| &p.recorded), self.simulated_latencies(|p| &p.modelled)];
@@ -245,13 +244,13 @@ impl CellRuns {
         }
     }
 
-    /// The largest number of live runs in a piece (a live run and its repeat): 2, or 1 if no piece has a repeat.
+    /// The largest number of live runs in a piece: 2, or 1 if no piece has a repeat.
     fn repeats(&self) -> usize {
         self.counted.iter().map(|p| p.live.len()).max().unwrap_or(0)
     }
 
-    /// Live run number `n` of each piece (a live run and its repeat), where the piece has this run. `n` = 0 is the
-    /// first live run, `n` = 1 its repeat.
+    /// Live run number `n` of each piece, where the piece has this run. `n` = 0 is the first live run, `n` = 1 its
+    /// repeat.
     fn live(&self, n: usize) -> impl Iterator<Item = &Records> {
         self.counted.iter().filter_map(move |p| p.live.get(n))
     }
@@ -298,8 +297,7 @@ impl CellRuns {
         Some(slow / usual - 1.0)
     }
 
-    /// The latest end of a step in all live runs of the cell (a policy at a load) and in the simulations that use the
-    /// live runs' acceptance.
+    /// The latest end of a step in all live runs of the cell and in the simulations that use the live runs' acceptance.
     fn end(&self) -> Option<Time> {
         let runs = self.counted.iter().flat_map(|p| p.live.iter().chain([&p.recorded]));
         runs.filter_map(|r| r.steps.last()).map(|s| s.end).max()

@@ -12,7 +12,7 @@ use crate::rankings::Ranked;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Figure, Validated, ValidatedRun, signed_percent, validation_figures};
 
-/// Makes the HTML page of a validation. `runs` has the data for the figures, one entry per cell (a policy at a load).
+/// Makes the HTML page of a validation. `runs` has the data for the figures, one entry per cell.
 pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     let title = format!("{} on {}", v.name, v.device);
     let figures = validation_figures(&Validated { title, runs });

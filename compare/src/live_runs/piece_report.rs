@@ -1,55 +1,53 @@
-//! The pieces of a cell (a policy at a load). A piece is a live run and its repeat, between probes of the machine's
-//! speed. A report says which pieces count (those finished at a steady machine speed), how fast the machine was during
-//! each piece, and which tapes (logs of live runs) are incomplete.
+//! The pieces of a cell. A piece is a live run and its repeat, between probes of the machine's speed. A report says
+//! which pieces count (those finished at a steady machine speed), how fast the machine was during each piece, and which
+//! tapes are incomplete.
 
 use crate::format::percent;
 use foretoken_report::signed_percent;
 use serde::{Deserialize, Serialize};
 
-/// Whether the numbers of a validation include a piece (a live run and its repeat), or why not.
+/// Whether the numbers of a validation include a piece, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// The numbers of the validation include the piece (a live run and its repeat). It was finished, and its probes
-    /// (timings of fixed passes) agree or there are none.
+    /// The numbers of the validation include the piece. It was finished, and its probes agree or there are none.
     Counts,
-    /// The numbers of the validation do not include the piece (a live run and its repeat). Its probes (timings of fixed
-    /// passes) show that the machine changed its speed during the piece.
+    /// The numbers of the validation do not include the piece. Its probes show that the machine changed its speed
+    /// during the piece.
     Changed,
-    /// The numbers of the validation do not include the piece (a live run and its repeat), because it was not finished.
+    /// The numbers of the validation do not include the piece, because it was not finished.
     Unended,
 }
 
-/// The report of one piece: a live run and its repeat, between probes (timings of fixed passes) of the machine's speed.
+/// The report of one piece: a live run and its repeat, between probes of the machine's speed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PieceReport {
-    /// File names of the tapes (logs) of the piece's live runs.
+    /// File names of the tapes of the piece's live runs.
     pub tapes: Vec<String>,
-    /// Whether the validation's numbers include the piece (a live run and its repeat), or why not.
+    /// Whether the validation's numbers include the piece, or why not.
     pub standing: Standing,
     /// The largest relative difference between the times of one pass in the piece's probes (timings of fixed passes
     /// before, between and after the live runs). Absent if a probe is missing.
     pub spread: Option<f64>,
-    /// How much slower than usual the machine was: pass time in the piece's probes (timings of fixed passes) / median
-    /// pass time in all probes of the validation − 1. Below 0, the machine was faster. Absent without probes.
+    /// How much slower than usual the machine was: pass time in the piece's probes / median pass time in all probes of
+    /// the validation − 1. Below 0, the machine was faster. Absent without probes.
     pub drift: Option<f64>,
 }
 
-/// How much slower than usual the machine was in its fastest and in its slowest piece (a live run and its repeat).
-/// Usual is the median time of a pass in all probes (timings of fixed passes) of the validation.
+/// How much slower than usual the machine was in its fastest and in its slowest piece. Usual is the median time of a
+/// pass in all probes of the validation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpeedRange {
-    /// How much slower than usual the machine was in the piece (a live run and its repeat) in which it was fastest:
-    /// pass time / median pass time of the whole validation − 1, usually negative.
+    /// How much slower than usual the machine was in the piece in which it was fastest: pass time / median pass time of
+    /// the whole validation − 1, usually negative.
     pub smallest: f64,
-    /// How much slower than usual the machine was in the piece (a live run and its repeat) in which it was slowest:
-    /// pass time / median pass time of the whole validation − 1.
+    /// How much slower than usual the machine was in the piece in which it was slowest: pass time / median pass time of
+    /// the whole validation − 1.
     pub largest: f64,
 }
 
 impl SpeedRange {
-    /// The range of the machine's speed over `pieces` (live runs with their repeats); `None` if the speed was not
-    /// measured in any piece.
+    /// The range of the machine's speed over `pieces`; `None` if the speed was not measured in any piece.
     pub fn over<'a>(pieces: impl IntoIterator<Item = &'a PieceReport>) -> Option<SpeedRange> {
         let drifts = pieces.into_iter().filter_map(|p| p.drift);
         drifts.fold(None, |range: Option<SpeedRange>, d| {
@@ -65,24 +63,22 @@ impl std::fmt::Display for SpeedRange {
     }
 }
 
-/// A cell (a policy at a load) of which no piece (a live run and its repeat) was finished at a steady machine speed, so
-/// that it has no numbers.
+/// A cell of which no piece was finished at a steady machine speed, so that it has no numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Undecided {
-    /// The label of the policy of this cell (a policy at a load).
+    /// The label of the policy of this cell.
     pub policy: String,
     /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
     /// The load as a share of the policy's service rate (requests per second in a closed loop); absent if the load was
     /// not set as such a share.
     pub share: Option<f64>,
-    /// All pieces (live runs with their repeats) of the cell (a policy at a load).
+    /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
 }
 
 impl Undecided {
-    /// A text that says why the cell (a policy at a load) has no numbers: why none of its pieces (a live run and its
-    /// repeat) was finished at a steady machine speed.
+    /// A text that says why the cell has no numbers: why none of its pieces was finished at a steady machine speed.
     pub fn why(&self) -> String {
         let n = self.pieces.len();
         match self.pieces.iter().any(|p| p.standing == Standing::Changed) {
@@ -92,8 +88,8 @@ impl Undecided {
     }
 }
 
-/// A text that says how many pieces (live runs with their repeats) the validation's numbers include, which pieces they
-/// leave out, and how fast the machine was; `None` if the machine's speed was not measured.
+/// A text that says how many pieces the validation's numbers include, which pieces they leave out, and how fast the
+/// machine was; `None` if the machine's speed was not measured.
 pub fn words(pieces: &[PieceReport]) -> Option<String> {
     let range = SpeedRange::over(pieces)?;
     let left_out = |(n, p): (usize, &PieceReport)| match p.standing {

@@ -1,5 +1,5 @@
-//! Counts the cells (policies at loads) whose two live runs agree. If two live runs of the same requests differ by 5 %,
-//! an error of a simulation below 5 % cannot be seen.
+//! Counts the cells whose two live runs agree. If two live runs of the same requests differ by 5 %, an error of a
+//! simulation below 5 % cannot be seen.
 
 use super::bounds_of_cells::QUEUES;
 use super::cell::CellReport;
@@ -7,7 +7,7 @@ use super::piece_report::Undecided;
 use crate::numbers::{E2E, TPOT};
 use serde::Serialize;
 
-/// The numbers in which the two live runs of a cell (a policy at a load) must agree.
+/// The numbers in which the two live runs of a cell must agree.
 const NUMBERS: [&str; 2] = [TPOT, E2E];
 
 /// A load of a validation that was set as a share of each policy's service rate (requests per second in a closed loop).
@@ -28,8 +28,7 @@ pub struct Repeats {
     pub cells: u64,
     /// Number of cells (policies at this load) whose two live runs agree in mean TPOT and mean E2E.
     pub agree: u64,
-    /// Number of cells (policies at this load) of which no piece (a live run and its repeat) was finished at a steady
-    /// machine speed.
+    /// Number of cells (policies at this load) of which no piece was finished at a steady machine speed.
     pub undecided: u64,
     /// The tolerance, as a share: two live runs agree if their values of mean TPOT, and of mean E2E, differ by at most
     /// this share.

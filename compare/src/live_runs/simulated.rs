@@ -8,14 +8,13 @@ use serde::Serialize;
 /// not simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Simulated {
-    /// The value of the compared number, simulated with the acceptance (which draft tokens were right) that the live
-    /// run revealed.
+    /// The value of the compared number, simulated with the acceptance that the live run revealed.
     pub recorded: Option<f64>,
     /// The value of the compared number, simulated with an acceptance that the experiment's acceptance source draws,
     /// not the live run.
     pub modelled: Option<f64>,
     /// The value of the compared number, simulated with the acceptance that the live run revealed, and with costs that
-    /// were learned from the live runs of the other cells (policies at loads).
+    /// were learned from the live runs of the other cells.
     pub learned: Option<f64>,
     /// The error of `recorded` (the value simulated with the live run's acceptance) against the live runs: the relative
     /// error, or for shares the difference.

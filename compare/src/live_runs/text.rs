@@ -57,8 +57,7 @@ pub fn render(v: &Validation) -> String {
 }
 
 /// Lines of a validation's report that come before all numbers, as (name, text). They state the rule by which pieces
-/// (live runs with their repeats) are accepted for the comparison, the number of accepted pieces, and the number of
-/// cells (policies at loads) whose live runs agree.
+/// are accepted for the comparison, the number of accepted pieces, and the number of cells whose live runs agree.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     lines.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));
@@ -123,8 +122,8 @@ fn cell_text(c: &CellReport) -> String {
     out
 }
 
-/// Remarks below the numbers of a cell (a policy at a load), one line each: pieces (live runs with their repeats),
-/// token flow, replay, missing acceptance data, distributions, curves over time, sensitivity, host time.
+/// Remarks below the numbers of a cell, one line each: pieces, token flow, replay, missing acceptance data,
+/// distributions, curves over time, sensitivity, host time.
 pub fn remarks(c: &CellReport) -> Vec<String> {
     let f = &c.flow;
     let parted =

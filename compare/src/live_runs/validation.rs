@@ -28,14 +28,13 @@ pub struct Validation {
     pub device: String,
     /// A text on where the predicted times of passes come from.
     pub costs: String,
-    /// The rule that decides by the machine's speed which pieces (live runs with their repeats) the numbers include. It
-    /// was set before the runs. Absent if the machine's speed was not measured.
+    /// The rule that decides by the machine's speed which pieces the numbers include. It was set before the runs.
+    /// Absent if the machine's speed was not measured.
     pub rule: Option<String>,
     /// (number of pieces whose results are in the validation's numbers, number of all pieces). A piece is a live run
     /// and its repeat. It is left out if it was not finished, or if the machine changed its speed during it.
     pub counted: (u64, u64),
-    /// The range of the machine's speed over all pieces (live runs with their repeats); absent if the machine's speed
-    /// was not measured.
+    /// The range of the machine's speed over all pieces; absent if the machine's speed was not measured.
     pub drift: Option<SpeedRange>,
     /// For each load: in how many cells (policies) the two live runs agree.
     pub repeats: Vec<Repeats>,
@@ -47,16 +46,14 @@ pub struct Validation {
     /// The rankings of the policies by service rate (requests per second in a closed loop) and by speedup, live and
     /// simulated.
     pub rankings: Vec<Ranked>,
-    /// The cells (policies at loads) with at least one piece (a live run and its repeat) that was finished at a steady
-    /// machine speed.
+    /// The cells with at least one piece that was finished at a steady machine speed.
     pub cells: Vec<CellReport>,
-    /// The cells (policies at loads) of which no piece (a live run and its repeat) was finished at a steady machine
-    /// speed. No number and no bound includes them.
+    /// The cells of which no piece was finished at a steady machine speed. No number and no bound includes them.
     pub undecided: Vec<Undecided>,
-    /// Errors of predicted pass times by kind of pass, over all cells (policies at loads).
+    /// Errors of predicted pass times by kind of pass, over all cells.
     pub regions: Vec<PassErrors>,
-    /// Errors of predicted pass times by kind of pass, over all cells (policies at loads), if each cell is predicted
-    /// with costs that were learned from the live runs of the other cells.
+    /// Errors of predicted pass times by kind of pass, over all cells, if each cell is predicted with costs that were
+    /// learned from the live runs of the other cells.
     pub learned_regions: Vec<PassErrors>,
     /// Every bound on an error or count of the validation, and whether it is kept.
     pub checks: Vec<Check>,
@@ -65,13 +62,12 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// True if at least one cell (a policy at a load) has a piece (a live run and its repeat) that was finished at a
-    /// steady machine speed.
+    /// True if at least one cell has a piece that was finished at a steady machine speed.
     pub fn decided(&self) -> bool {
         !self.cells.is_empty()
     }
 
-    /// True if every piece (a live run and its repeat) was finished at a steady machine speed.
+    /// True if every piece was finished at a steady machine speed.
     pub fn steady(&self) -> bool {
         self.counted.0 == self.counted.1
     }

@@ -53,8 +53,7 @@ pub struct Replayed {
     /// Number of requests that were placed at a step of the log. The log does not say at which step a request reached
     /// the scheduler. So this step is a free parameter of the replay, one for each request.
     pub placed: usize,
-    /// Number of rounds (a request's draft tokens of one step) that were compared between the server's log and the
-    /// repeated schedule.
+    /// Number of rounds that were compared between the server's log and the repeated schedule.
     pub rounds: usize,
     /// The first difference between the server's log and the repeated schedule, as text; `None` if all steps are equal.
     pub difference: Option<String>,

@@ -28,14 +28,14 @@ const fn ahead(rows: usize) -> usize {
 /// number decides into how many tasks a product is divided.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time. A task (unit of work for
-/// a thread) has a multiple of this number of panels; only the last task may have another number.
+/// Most panels that a row is multiplied with at a time. A task (unit of work for a thread) has a multiple of this
+/// number of panels; only the last task may have another number.
 const TOGETHER: usize = 4;
 
-/// Most panels (the weights of sixteen outputs each) that a row is multiplied with at a time if there are several tiles
-/// (groups of rows). The tiles read the same panels one after the other, so the panels should stay in the nearest
-/// cache. The weights of four panels for one chain of multiply-adds take 32 KiB in bf16, which fills the nearest cache
-/// of many processors. Each tile would then read them again from the next cache.
+/// Most panels that a row is multiplied with at a time if there are several tiles (groups of rows). The tiles read the
+/// same panels one after the other, so the panels should stay in the nearest cache. The weights of four panels for one
+/// chain of multiply-adds take 32 KiB in bf16, which fills the nearest cache of many processors. Each tile would then
+/// read them again from the next cache.
 const STAYING: usize = 2;
 
 /// Most rows of a tile. The rows of a tile are multiplied together with a panel, the weights of sixteen outputs.
@@ -55,8 +55,8 @@ fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P]
     let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
     assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
     // The number of tasks is a multiple of the number of threads, so that no thread waits for another at the end. But a
-    // task has at least one group of `TOGETHER` panels (the weights of sixteen outputs each). If there are fewer such
-    // groups than tasks, each group is a task.
+    // task has at least one group of `TOGETHER` panels. If there are fewer such groups than tasks, each group is a
+    // task.
     let (groups, threads) = (panels.div_ceil(TOGETHER), team.threads());
     let tasks = (size_of_val(weights) / TASK_BYTES).max(2 * threads).next_multiple_of(threads).min(groups);
     let shared = out.shared();
@@ -112,9 +112,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     }
 }
 
-/// Returns the number of panels (the weights of sixteen outputs each) that a tile of `rows` rows is multiplied with at
-/// a time. The number is large enough that no addition waits for the addition before, and small enough that all sums
-/// fit in registers.
+/// Returns the number of panels that a tile of `rows` rows is multiplied with at a time. The number is large enough
+/// that no addition waits for the addition before, and small enough that all sums fit in registers.
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
@@ -125,8 +124,8 @@ fn together<L: Lanes>(rows: usize) -> usize {
 }
 
 impl<P: Pairs> Outputs<'_, P> {
-    /// Multiplies `R` rows with `n` panels (the weights of sixteen outputs each) by calls of [`tile`](Self::tile): one
-    /// call if the sums of `n` panels fit in registers together, else one call per panel.
+    /// Multiplies `R` rows with `n` panels by calls of [`tile`](Self::tile): one call if the sums of `n` panels fit in
+    /// registers together, else one call per panel.
     #[inline(always)]
     fn tiles<L: Lanes, const R: usize>(&self, row: usize, (panel, n): (usize, usize), pairs: (usize, usize)) {
         match n {
@@ -143,9 +142,9 @@ impl<P: Pairs> Outputs<'_, P> {
         }
     }
 
-    /// Multiplies `R` rows with `N` panels (the weights of sixteen outputs each) over one chain of multiply-adds, which
-    /// covers the pairs of inputs `from..to`. The first chain (`from` is 0) writes its results to the outputs; later
-    /// chains add their results to the outputs.
+    /// Multiplies `R` rows with `N` panels over one chain of multiply-adds, which covers the pairs of inputs
+    /// `from..to`. The first chain (`from` is 0) writes its results to the outputs; later chains add their results to
+    /// the outputs.
     #[inline(always)]
     fn tile<L: Lanes, const R: usize, const N: usize>(&self, row: usize, panel: usize, (from, to): (usize, usize)) {
         // This function uses plain loops, because a closure that is not inlined is compiled without vector

@@ -25,9 +25,9 @@ const MOST_STRETCHES: usize = 64;
 /// thread blocks that are occupied, averaged over a launch in which all thread blocks take equally long.
 const GOOD_USE: f64 = 0.9;
 
-/// Most stretches (parts of contexts) in one launch, over all tiles (groups of queries). The device has memory for the
-/// results of this number of stretches. If a launch has more than half this number of tiles, its contexts are not
-/// divided, because the tiles alone keep the GPU busy.
+/// Most stretches (parts of contexts) in one launch, over all tiles. The device has memory for the results of this
+/// number of stretches. If a launch has more than half this number of tiles, its contexts are not divided, because the
+/// tiles alone keep the GPU busy.
 pub(super) const STRETCHES: usize = 256;
 
 /// Number of f32 results that one stretch (a part of the context) gives for one tile of queries and one key-value head.
@@ -36,9 +36,9 @@ pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// The device addresses of a batch's arrays. The addresses of the tiles (groups of queries), of the bit masks and of
-/// the block tables depend on all requests' tokens and contexts. The other addresses depend only on the number of rows
-/// and the number of rows with logits.
+/// The device addresses of a batch's arrays. The addresses of the tiles, of the bit masks and of the block tables
+/// depend on all requests' tokens and contexts. The other addresses depend only on the number of rows and the number of
+/// rows with logits.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     /// The address of the batch on the host. A later operation of the pass compares this pointer with its own batch, to
@@ -64,8 +64,8 @@ unsafe impl Send for Sent {}
 #[expect(unsafe_code, reason = "as above")]
 unsafe impl Sync for Sent {}
 
-/// The tiles (groups of queries) of one attention call. `few` is the device address of the list of tiles for split
-/// attention, `many` of the list for tiled attention.
+/// The tiles of one attention call. `few` is the device address of the list of tiles for split attention, `many` of the
+/// list for tiled attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
     /// Number of query heads that share a key-value head.
@@ -139,9 +139,9 @@ impl Sent {
         }
     }
 
-    /// Returns the tiles (groups of queries) for attention over the KV `kv`. The tiles of one batch depend only on the
-    /// number of query heads per key-value head. The first call for such a number adds the tiles to the arena, the
-    /// device memory for the integers of a batch.
+    /// Returns the tiles for attention over the KV `kv`. The tiles of one batch depend only on the number of query
+    /// heads per key-value head. The first call for such a number adds the tiles to the arena, the device memory for
+    /// the integers of a batch.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;
@@ -203,8 +203,8 @@ mod tests {
         // at a time. With 3 stretches, 768 blocks take 768 of 2 · 396 places; with 1 stretch, 256 blocks take only 256
         // of 396.
         assert_eq!(stretches(16_384, 8, 32, 396), 3);
-        // With 300 tiles (groups of queries), contexts are not divided. With up to 256 tiles, the stretches (parts of
-        // contexts) of all tiles together never exceed `STRETCHES`.
+        // With 300 tiles, contexts are not divided. With up to 256 tiles, the stretches (parts of contexts) of all
+        // tiles together never exceed `STRETCHES`.
         assert_eq!(stretches(16_384, 300, 8, 396), 1);
         for tiles in [1, 3, 16, 100, 256, 1000] {
             assert!(stretches(100_000, tiles, 8, 396) * tiles.min(STRETCHES) <= STRETCHES);

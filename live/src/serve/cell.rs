@@ -1,5 +1,4 @@
-//! Runs one cell of a plan (the list of all runs of an experiment) on the device: one policy with one seed, at one
-//! combination of swept values.
+//! Runs one cell of a plan on the device: one policy with one seed, at one combination of swept values.
 
 use super::machine::{Job, Machine, Served};
 use super::monitor::Monitor;
@@ -45,10 +44,10 @@ pub struct Recorded {
 }
 
 impl Bench<'_> {
-    /// Serves the workload with the policy `spec`, and records the run in the file `tape` (its log). `slo_tpot_s` is
-    /// the TPOT bound that the policy sees, in seconds. `which` is a text for the progress line that says which of all
-    /// runs this is, such as `[2 of 8]`. If the device fails during the run, the result is not an error: it says how
-    /// the run ended.
+    /// Serves the workload with the policy `spec`, and records the run in the file `tape`. `slo_tpot_s` is the TPOT
+    /// bound that the policy sees, in seconds. `which` is a text for the progress line that says which of all runs this
+    /// is, such as `[2 of 8]`. If the device fails during the run, the result is not an error: it says how the run
+    /// ended.
     ///
     /// # Errors
     /// The device cannot serve the policy, or the file `tape` cannot be written.
@@ -86,7 +85,7 @@ impl Bench<'_> {
 
     /// Warms up the device, so that caches are warm and the clock frequency has risen. Runs both models a few times.
     /// Then serves the first `requests` requests in a closed loop of `max_num_seqs` clients. The warm-up run is
-    /// recorded in the file `tape` (its log), so that recording has its usual cost.
+    /// recorded in the file `tape`, so that recording has its usual cost.
     ///
     /// # Errors
     /// The device fails or cannot serve the policy, or the tape cannot be written.
@@ -165,13 +164,13 @@ pub struct Warm {
 }
 
 /// The file name of the tape (the log) of a live run in the results folder. It is made of three indices of the run: of
-/// its variant (combination of swept values), of its seed and of its policy (the baseline has 0).
+/// its variant, of its seed and of its policy (the baseline has 0).
 pub fn tape_name(variant: usize, seed: usize, policy: usize) -> String {
     format!("v{variant}-s{seed}-p{policy}.tape")
 }
 
-/// The run that a tape (a log) belongs to, read from the tape's file name: the indices of its variant (combination of
-/// swept values), its seed and its policy (the baseline has 0). `None` for other file names.
+/// The run that a tape (a log) belongs to, read from the tape's file name: the indices of its variant, its seed and its
+/// policy (the baseline has 0). `None` for other file names.
 pub fn cell_of_tape(name: &str) -> Option<(usize, usize, usize)> {
     let mut parts = name.strip_suffix(".tape")?.split('-');
     let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();

@@ -1,5 +1,4 @@
-//! Receives the steps of a live run: writes them to the tape (the log of the run), updates the progress line, and
-//! collects host times.
+//! Receives the steps of a live run: writes them to the tape, updates the progress line, and collects host times.
 
 use super::host_clock::HostClock;
 use super::monitor::Monitor;
@@ -9,20 +8,19 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// Receives the steps of one live run: writes them to the tape (the log of the run), updates the progress line, and
-/// collects host times.
+/// Receives the steps of one live run: writes them to the tape, updates the progress line, and collects host times.
 pub struct LiveRecorder {
     tape: TapeWriter,
     path: PathBuf,
-    /// The first error of writing the tape (the log of the run); `None` without an error. After such an error the run
-    /// continues without the tape, and [`finish`](Self::finish) reports the error.
+    /// The first error of writing the tape; `None` without an error. After such an error the run continues without the
+    /// tape, and [`finish`](Self::finish) reports the error.
     failed: Option<std::io::Error>,
     monitor: Monitor,
     host: HostClock,
 }
 
 impl LiveRecorder {
-    /// Starts the tape (the log of the run) in the file `path`.
+    /// Starts the tape in the file `path`.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -31,8 +29,7 @@ impl LiveRecorder {
         Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
     }
 
-    /// Removes the progress line, writes the end of the tape (the log of the run) and returns the statistics of host
-    /// times.
+    /// Removes the progress line, writes the end of the tape and returns the statistics of host times.
     ///
     /// # Errors
     /// The end of the tape or an earlier step could not be written.

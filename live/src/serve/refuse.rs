@@ -1,6 +1,6 @@
-//! Checks, before the models are loaded, whether each policy of a plan (the list of all runs of an experiment) can run
-//! on a device with the settings of every variant (combination of swept values). Computes the memory sizes with which
-//! every policy can run in every variant. An error names the setting or the policy.
+//! Checks, before the models are loaded, whether each policy of a plan can run on a device with the settings of every
+//! variant. Computes the memory sizes with which every policy can run in every variant. An error names the setting or
+//! the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;
@@ -14,7 +14,7 @@ use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
 /// Computes the capacity with which the models must be loaded so that all policies of `plan` (the list of all runs of
-/// the experiment) can run with the settings of every variant (combination of swept values).
+/// the experiment) can run with the settings of every variant.
 ///
 /// # Errors
 /// A policy or a setting cannot run live, or a file of a variant cannot be read. The error names the policy, the
@@ -29,7 +29,7 @@ pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capaci
 }
 
 /// Computes the capacity with which the models must be loaded so that all policies of `plan` (the list of all runs of
-/// the experiment) can run with the settings of one variant (combination of swept values).
+/// the experiment) can run with the settings of one variant.
 ///
 /// # Errors
 /// A policy or a setting cannot run live. The error names the policy or the setting.
@@ -90,7 +90,7 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
     room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
 }
 
-/// The swept values of the variant with index `variant` (a combination of swept values) as text, for messages.
+/// The swept values of the variant with index `variant` as text, for messages.
 fn said(plan: &Plan, variant: usize) -> String {
     let all = plan.variants[variant].choices.iter().map(|c| format!("{} = {}", c.name, c.value));
     all.collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
-//! Runs all cells of a plan (the list of all runs of an experiment) on the device, one after the other. A cell is one
-//! policy with one seed, at one combination of swept values. The results of a cell are stored when it ends.
+//! Runs all cells of a plan on the device, one after the other. A cell is one policy with one seed, at one combination
+//! of swept values. The results of a cell are stored when it ends.
 
 use super::cell::{Bench, Recorded, tape_name};
 use super::machine::{Machine, Models, open};
@@ -26,13 +26,13 @@ use std::time::Instant;
 pub struct LiveReport {
     /// The name of the device that served the live runs.
     pub device: String,
-    /// In which order the cells (one policy with one seed) ran, as text.
+    /// In which order the cells ran, as text.
     pub order: &'static str,
     /// The cells (each one policy with one seed) in the order in which they ran.
     pub cells: Vec<LiveCell>,
 }
 
-/// The facts of one cell (one policy with one seed) that simulated runs do not have, such as its host times.
+/// The facts of one cell that simulated runs do not have, such as its host times.
 #[derive(Debug, Serialize)]
 pub struct LiveCell {
     /// The label of the cell's policy, under which results name it.
@@ -49,23 +49,22 @@ pub struct LiveCell {
 
 const ORDER: &str = "seed by seed; the baseline first, then the policies in the order of the table";
 
-/// The results of running a plan (the list of all runs of an experiment) on a device.
+/// The results of running a plan on a device.
 pub struct Ran {
     /// The content of `live.json`.
     pub report: LiveReport,
     /// Totals for the last line on the terminal: number of cells (runs), number of decoding requests summed over the
     /// steps, and wall time.
     pub speed: Speed,
-    /// Number of cells (runs of one policy with one seed) whose results were stored. They are the first cells in the
-    /// order of the plan, the list of all runs.
+    /// Number of cells whose results were stored. They are the first cells in the order of the plan, the list of all
+    /// runs.
     pub cells: usize,
     /// Why the plan ended early; `None` if all cells (runs of the plan) ran.
     pub ended: Option<Box<Problem>>,
 }
 
-/// Finds the models, checks the plan, opens the device and runs every cell (one policy with one seed) of the plan (the
-/// list of all runs) on it. A device that fails during a run, and an interrupt by the user, are not errors:
-/// [`Ran::ended`] reports them.
+/// Finds the models, checks the plan, opens the device and runs every cell of the plan (the list of all runs) on it. A
+/// device that fails during a run, and an interrupt by the user, are not errors: [`Ran::ended`] reports them.
 ///
 /// # Errors
 /// The plan cannot run live, the device cannot be opened or warmed up, or a file cannot be written.
@@ -76,8 +75,8 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
 
-/// Runs every cell (one policy with one seed) of the plan (the list of all runs) on `machine`. If a failure or an
-/// interrupt ends the work before the last cell, the results of the finished cells stay stored.
+/// Runs every cell of the plan (the list of all runs) on `machine`. If a failure or an interrupt ends the work before
+/// the last cell, the results of the finished cells stay stored.
 pub(super) fn run_on(
     plan: &Plan,
     live: &LiveSpec,
@@ -117,8 +116,8 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs all policies with one variant (combination of swept values) and one seed. Returns false if no further run
-    /// may follow, for example after an interrupt.
+    /// Runs all policies with one variant and one seed. Returns false if no further run may follow, for example after
+    /// an interrupt.
     fn comparison(&mut self, machine: &mut dyn Machine, models: &Models, variant: usize, seed: usize) -> Result<bool> {
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
         let mut setting = Setting::new(&self.plan.variants[variant], number)?;
@@ -155,9 +154,9 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Adds the cell `id` (one policy with one seed) to the report, and stores its results if any request finished. Of
-    /// the cells with equal swept values and seed, the first is the baseline; its run determines the SLO bounds `slo`.
-    /// Returns false if no further cell may run, because this cell ended early or no request finished.
+    /// Adds the cell `id` to the report, and stores its results if any request finished. Of the cells with equal swept
+    /// values and seed, the first is the baseline; its run determines the SLO bounds `slo`. Returns false if no further
+    /// cell may run, because this cell ended early or no request finished.
     fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
         let spec = &self.plan.policies[id.policy].spec;
         let (label, run) = (spec.label(), recorded.run);

@@ -43,10 +43,9 @@ pub struct PassCosts {
 pub struct Compared<'a> {
     /// The plan (the list of all runs) of the experiment. Its first policy is the baseline.
     pub plan: &'a Plan,
-    /// The tapes (logs) of the runs.
+    /// The tapes of the runs.
     pub tapes: Tapes<'a>,
-    /// The cells (a policy at a load) of the folder. A cell has pieces (a live run and its repeat) and probes of the
-    /// machine's speed.
+    /// The cells of the folder. A cell has pieces and probes of the machine's speed.
     pub runs: &'a Runs,
     /// The costs that predict the pass times of the runs. `None`: the costs of the experiment predict them.
     pub profile: Option<&'a PassCosts>,
@@ -108,9 +107,9 @@ impl Compared<'_> {
         Ok((validation, figures))
     }
 
-    /// Simulates each cell (a policy at a load) and compares the simulation with the cell's live runs. Some pieces
-    /// (live runs with their repeats) are not compared, for example if the machine changed its speed during the piece.
-    /// If no piece of a cell can be compared, the cell is not simulated: it is undecided.
+    /// Simulates each cell and compares the simulation with the cell's live runs. Some pieces are not compared, for
+    /// example if the machine changed its speed during the piece. If no piece of a cell can be compared, the cell is
+    /// not simulated: it is undecided.
     fn compare_cells(&self, spec: &ValidateSpec) -> Result<ComparedCells<'_>> {
         let mut found = ComparedCells::default();
         let typical = typical(self.runs.probes());
@@ -153,9 +152,8 @@ impl Compared<'_> {
         Ok(found)
     }
 
-    /// A text for the report: the rule that decides which pieces (a live run and its repeat) are a part of the
-    /// comparison, and the list of the passes whose times show the machine's speed. `None` if the machine's speed was
-    /// not measured.
+    /// A text for the report: the rule that decides which pieces are a part of the comparison, and the list of the
+    /// passes whose times show the machine's speed. `None` if the machine's speed was not measured.
     fn rule(&self, steady: f64) -> Option<String> {
         let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
         (!probed.is_empty()).then(|| {
@@ -168,9 +166,9 @@ impl Compared<'_> {
         })
     }
 
-    /// The report of a cell (a policy at a load) of which no piece (a live run and its repeat) is compared. A piece is
-    /// not compared if it was not finished, if none of its tapes has a step, or if the machine changed its speed during
-    /// the piece. `None` if no piece was begun, or if the machine's speed was not measured.
+    /// The report of a cell of which no piece is compared. A piece is not compared if it was not finished, if none of
+    /// its tapes has a step, or if the machine changed its speed during the piece. `None` if no piece was begun, or if
+    /// the machine's speed was not measured.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
@@ -199,8 +197,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Simulates the pieces (live runs with their repeats) of a cell (a policy at a load) that count in the comparison.
-    /// Also predicts the time of each pass of these live runs.
+    /// Simulates the pieces of a cell that count in the comparison. Also predicts the time of each pass of these live
+    /// runs.
     fn cell(&self, entry: &RunEntry, pieces: Vec<PieceReport>, tapes: CellTapes, by: Predict) -> Result<CellRuns> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -296,8 +294,8 @@ impl Compared<'_> {
         }
     }
 
-    /// How the requests of a cell (a policy at a load) arrive, as text. If the experiment has several seeds or swept
-    /// values, the text also has the seed and the swept values.
+    /// How the requests of a cell arrive, as text. If the experiment has several seeds or swept values, the text also
+    /// has the seed and the swept values.
     fn load(&self, entry: &RunEntry) -> String {
         match self.group(entry) {
             name if name.is_empty() => entry.load.to_string(),
@@ -315,17 +313,16 @@ impl Compared<'_> {
     }
 }
 
-/// The inputs of the prediction of one cell (a policy at a load) that differ from cell to cell.
+/// The inputs of the prediction of one cell that differ from cell to cell.
 struct Predict<'a> {
-    /// For each piece (a live run and its repeat), the machine's pace: the factor by which passes took longer than
-    /// usual.
+    /// For each piece, the machine's pace: the factor by which passes took longer than usual.
     paces: &'a [Pace],
     /// Costs fitted to the live runs of all other cells (a cell is a policy at a load). `None` if the other cells
     /// lack a kind of pass that this cell ran.
     learned: Option<Pair<LatencySpec>>,
 }
 
-/// The results of comparing all cells (policies at loads) of a results folder with their simulations.
+/// The results of comparing all cells of a results folder with their simulations.
 #[derive(Default)]
 struct ComparedCells<'a> {
     cells: Vec<ComparedCell<'a>>,
@@ -335,9 +332,9 @@ struct ComparedCells<'a> {
     notes: Vec<String>,
 }
 
-/// The comparison of a cell (a policy at a load) of which at least one piece (a live run and its repeat) is compared.
+/// The comparison of a cell of which at least one piece is compared.
 struct ComparedCell<'a> {
-    /// The entry of the cell (a policy at a load) in the list of runs.
+    /// The entry of the cell in the list of runs.
     entry: &'a RunEntry,
     report: CellReport,
     /// The measured and the predicted service rate (the rate of requests that the policy sustains) of a closed loop.
@@ -357,8 +354,8 @@ fn host_times(tape: &Tape) -> HostTimes {
 /// ones.
 const MOST_PARTS: usize = 5;
 
-/// A sentence that names the undecided cells (policies at loads). A cell is undecided if all its pieces (live runs with
-/// their repeats) are left out of the comparison. `None` if no cell is undecided.
+/// A sentence that names the undecided cells. A cell is undecided if all its pieces are left out of the comparison.
+/// `None` if no cell is undecided.
 fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
     let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
     let (n, all) = (names.len(), names.len() + cells.len());
@@ -370,8 +367,8 @@ fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> 
     })
 }
 
-/// Notes for the reader about a cell (a policy at a load): that a live run is partial (recorded only up to some step),
-/// and where the simulation's acceptance differs from the recorded acceptance.
+/// Notes for the reader about a cell: that a live run is partial (recorded only up to some step), and where the
+/// simulation's acceptance differs from the recorded acceptance.
 fn remarks(cell: &CellReport) -> Vec<String> {
     let mut all = Vec::new();
     if !cell.parts.is_empty() {

@@ -1,5 +1,5 @@
-//! Predicts a cell (a policy at a load) with costs that are fitted to the live runs of all other cells, and never to
-//! the live runs of the predicted cell.
+//! Predicts a cell with costs that are fitted to the live runs of all other cells, and never to the live runs of the
+//! predicted cell.
 
 use super::machine_speed::Pace;
 use super::read_tapes::{TapeReader, Tapes};
@@ -9,19 +9,18 @@ use foretoken_hardware::LatencySpec;
 use foretoken_sim::Pair;
 use foretoken_spec::problem::Result;
 
-/// For each cell (a policy at a load): the timed passes of the pieces (live runs with repeats) that the comparison
-/// uses.
+/// For each cell: the timed passes of the pieces (live runs with repeats) that the comparison uses.
 pub struct CostsOfOtherCells(Vec<Learned>);
 
 impl CostsOfOtherCells {
-    /// Collects the timed passes of all cells (policies at loads). `paces` has, for each piece (a live run and its
-    /// repeat) of each cell, the factor by which passes took longer than usual. Pass times are divided by this factor.
+    /// Collects the timed passes of all cells. `paces` has, for each piece of each cell, the factor by which passes
+    /// took longer than usual. Pass times are divided by this factor.
     ///
     /// # Errors
     /// A tape is damaged.
     pub fn of(tapes: &Tapes, cells: &[Vec<PieceReport>], paces: &[Vec<Pace>]) -> Result<CostsOfOtherCells> {
-        // This reader's notes about tapes (logs of live runs) are dropped, because the comparison reads the same
-        // tapes and reports the same notes.
+        // This reader's notes about tapes are dropped, because the comparison reads the same tapes and reports the same
+        // notes.
         let mut reader = TapeReader::new(tapes);
         let mut by_cell = Vec::new();
         for (pieces, paces) in cells.iter().zip(paces) {
@@ -35,8 +34,8 @@ impl CostsOfOtherCells {
         Ok(CostsOfOtherCells(by_cell))
     }
 
-    /// The pass costs fitted to all cells (policies at loads) except `cell`. `None` if the other cells have no
-    /// passes, or if they have no draft passes but `cell` drafted.
+    /// The pass costs fitted to all cells except `cell`. `None` if the other cells have no passes, or if they have no
+    /// draft passes but `cell` drafted.
     pub fn for_cell(&self, cell: usize) -> Option<Pair<LatencySpec>> {
         let mut others = Learned::default();
         self.0.iter().enumerate().filter(|(at, _)| *at != cell).for_each(|(_, learned)| others.extend(learned));
@@ -59,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_predicted_by_nothing_of_its_own() {
-        // The passes of the first cell (a policy at a load) took nine times as long as the passes of the other cells.
+        // The passes of the first cell took nine times as long as the passes of the other cells.
         let others = CostsOfOtherCells(vec![learned(2, 9.0), learned(2, 1.0), learned(2, 1.0)]);
         let shape = PassShape { requests: 1, batched: 8, context: 1000, pairs: 8000 };
         let at = |cell| others.for_cell(cell).unwrap().target.build().pass(shape).as_s();

@@ -1,7 +1,7 @@
-//! The machine's speed during a piece (a live run and its repeat), computed from the piece's probes (timings of fixed
-//! passes). A profile's costs are means over a longer time; during a piece the machine may be slower or faster. The
-//! pace of a piece is the factor by which passes took longer than usual. Other users of a shared cache slow down passes
-//! of few tokens, and hardly slow down passes of many tokens. The pace therefore depends on the number of tokens.
+//! The machine's speed during a piece, computed from the piece's probes. A profile's costs are means over a longer
+//! time; during a piece the machine may be slower or faster. The pace of a piece is the factor by which passes took
+//! longer than usual. Other users of a shared cache slow down passes of few tokens, and hardly slow down passes of many
+//! tokens. The pace therefore depends on the number of tokens.
 //!
 //! The pace is computed from probes only, never from the passes of the live runs.
 
@@ -10,7 +10,7 @@ use super::runs::{Piece, Runs};
 use foretoken_profiler::{ProbedPass, Role, median, uninterrupted_mean};
 use foretoken_sim::{LatencyModel, Pair, PassShape, Time};
 
-/// The machine's pace during a piece (a live run and its repeat): the factor by which passes took longer than usual.
+/// The machine's pace during a piece: the factor by which passes took longer than usual.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
     /// For the target and for the draft model: the passes of fixed shapes that were timed to see the machine's speed,
@@ -23,8 +23,8 @@ pub struct Pace {
 struct PacePoint {
     /// Natural logarithm of the pass's number of new tokens.
     ln_tokens: f64,
-    /// The pass's time during the piece (a live run and its repeat), divided by its usual time. A calibrated profile
-    /// states the usual time. Without such a profile, it is the pass's mean time over all pieces.
+    /// The pass's time during the piece, divided by its usual time. A calibrated profile states the usual time. Without
+    /// such a profile, it is the pass's mean time over all pieces.
     factor: f64,
 }
 
@@ -52,17 +52,17 @@ pub fn usual_passes(runs: &Runs) -> Vec<ProbedPass> {
     runs.probed.iter().zip(usual(runs.probes())).map(pass).collect()
 }
 
-/// For each piece (a live run and its repeat) of each cell (a policy at a load): its pace, the factor by which passes
-/// took longer than usual. `usual` are the usual times of the probed passes in seconds.
+/// For each piece of each cell: its pace, the factor by which passes took longer than usual. `usual` are the usual
+/// times of the probed passes in seconds.
 pub fn paces(runs: &Runs, usual: &[f64]) -> Vec<Vec<Pace>> {
     let pace = |piece: &Piece| Pace::of(&runs.probed, &piece.probes, usual);
     runs.entries.iter().map(|entry| entry.pieces.iter().map(pace).collect()).collect()
 }
 
 impl Pace {
-    /// The pace of a piece (a live run and its repeat): the factor by which passes took longer than usual. `probes` are
-    /// the timings of the passes `probed` during the piece. `usual` are the usual times of these passes in seconds.
-    /// Without probes, all factors are 1.
+    /// The pace of a piece: the factor by which passes took longer than usual. `probes` are the timings of the passes
+    /// `probed` during the piece. `usual` are the usual times of these passes in seconds. Without probes, all factors
+    /// are 1.
     pub fn of(probed: &[Probed], probes: &[Probe], usual: &[f64]) -> Pace {
         let mut pace = Pace::default();
         for ((probed, here), usual) in probed.iter().zip(self::usual(probes)).zip(usual) {
@@ -95,14 +95,14 @@ impl Pace {
     }
 }
 
-/// A latency model whose times are multiplied by the pace of a piece (a live run and its repeat): the factor by which
-/// passes took longer than usual.
+/// A latency model whose times are multiplied by the pace of a piece: the factor by which passes took longer than
+/// usual.
 pub struct Paced<'a> {
     /// The latency model of the machine at its usual speed.
     pub model: &'a dyn LatencyModel,
     /// The model, target or draft, whose passes are predicted.
     pub role: Role,
-    /// The pace of the piece (a live run and its repeat): the factor by which passes took longer than usual.
+    /// The pace of the piece: the factor by which passes took longer than usual.
     pub pace: &'a Pace,
     /// A further factor on the times of all passes, for a simulation with slower passes; 1 changes nothing.
     pub slower: f64,
@@ -188,9 +188,8 @@ mod tests {
         // A time that an interruption lengthened is left out of the usual time.
         let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
         assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
-        // All probes (timings of fixed passes) together define the usual time, so the pace over all of them (the factor
-        // by which passes took longer than usual) is 1. The pace is also 1 for a piece (a live run and its repeat)
-        // without probes.
+        // All probes together define the usual time, so the pace over all of them (the factor by which passes took
+        // longer than usual) is 1. The pace is also 1 for a piece without probes.
         assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
         assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
     }

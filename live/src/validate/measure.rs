@@ -12,10 +12,10 @@ use foretoken_sim::{Arrivals, Workload};
 use foretoken_spec::problem::{Problem, Result};
 
 impl Measuring<'_> {
-    /// Makes all pieces (live runs with their repeats), in rounds of one piece for each cell (a policy at a load). In
-    /// the first round the closed loops run first, because they measure the service rates (requests per second that
-    /// each policy sustains) from which the other loads are set. Every second round runs the cells in reverse order, so
-    /// that no cell always runs early. After each piece, a part of the profile is measured, unless a profile is given.
+    /// Makes all pieces, in rounds of one piece for each cell. In the first round the closed loops run first, because
+    /// they measure the service rates (requests per second that each policy sustains) from which the other loads are
+    /// set. Every second round runs the cells in reverse order, so that no cell always runs early. After each piece, a
+    /// part of the profile is measured, unless a profile is given.
     ///
     /// # Errors
     /// The workload has no arrival times that can be scaled to a rate, or has too few requests. The device or a file
@@ -55,8 +55,8 @@ impl Measuring<'_> {
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);
         let all = (0..self.policies.len()).flat_map(|policy| loads().map(move |load| (policy, load)));
         // The common rate is a share of the baseline's service rate (the rate of requests that its closed loop
-        // sustained). If this share is also one of the baseline's own loads, the baseline already has this cell (a
-        // policy at a load) and does not get it a second time.
+        // sustained). If this share is also one of the baseline's own loads, the baseline already has this cell and
+        // does not get it a second time.
         let repeated = |&(policy, load): &(usize, Load)| match load {
             Load::Common(share) => policy == 0 && self.spec.loads.contains(&share),
             _ => false,
@@ -79,8 +79,7 @@ fn usual_context(workload: &Workload) -> u32 {
     median(halfway.collect()) as u32
 }
 
-/// Refuses a plan (the list of all runs of an experiment) with several variants (combinations of swept values) or
-/// seeds, because a validation has one of each.
+/// Refuses a plan with several variants or seeds, because a validation has one of each.
 ///
 /// # Errors
 /// The plan has several variants or several seeds.

@@ -1,5 +1,5 @@
-//! Makes one piece of a cell (a policy at a load) on the device: a warm-up, a probe of the machine's speed, the live
-//! run, a probe, the same run again, a probe. Then measures a part of the profile, unless a profile is given.
+//! Makes one piece of a cell on the device: a warm-up, a probe of the machine's speed, the live run, a probe, the same
+//! run again, a probe. Then measures a part of the profile, unless a profile is given.
 
 use super::piece_requests::{PieceRequests, arriving, counted};
 use super::probe::probe;
@@ -33,34 +33,33 @@ pub struct Measuring<'a> {
     pub spec: &'a ValidateSpec,
     /// The policies, the baseline first.
     pub policies: &'a [PolicySpec],
-    /// The engine's settings, the pass costs by which policies decide, and the whole workload. Each piece (a live run
-    /// and its repeat) serves a part of the workload.
+    /// The engine's settings, the pass costs by which policies decide, and the whole workload. Each piece serves a part
+    /// of the workload.
     pub setting: Setting,
     /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
-    /// The profile (measured pass times with fitted costs), of which a part (slice) is measured after each piece (a
-    /// live run and its repeat). `None` if a profile is given.
+    /// The profile (measured pass times with fitted costs), of which a part (slice) is measured after each piece.
+    /// `None` if a profile is given.
     pub slices: Option<&'a mut Slices>,
-    /// The results folder, which gets the tapes (logs of live runs) and the list of runs.
+    /// The results folder, which gets the tapes and the list of runs.
     pub folder: &'a Folder,
     /// Another thread sets this flag to end the measurement early.
     pub interrupt: &'a AtomicBool,
 }
 
 /// The share of the profile's time budget that is spent before the live runs. Policies decide by the costs measured in
-/// this first slice. The rest of the budget is spent between the pieces (live runs with their repeats): each round (one
-/// piece of every policy at every load) gets a share equal to the first slice.
+/// this first slice. The rest of the budget is spent between the pieces: each round (one piece of every policy at every
+/// load) gets a share equal to the first slice.
 pub fn first_slice(spec: &ValidateSpec) -> f64 {
     1.0 / (f64::from(spec.pieces) + 1.0)
 }
 
 /// The pieces (live runs with repeats) of a validation, while they are made.
 pub struct Pieces<'a> {
-    /// The content of `runs.json`: the cells (a policy at a load), with the pieces (live runs with their repeats)
-    /// made so far.
+    /// The content of `runs.json`: the cells, with the pieces made so far.
     pub runs: Runs,
     measuring: Measuring<'a>,
-    /// The whole workload. Each piece (a live run and its repeat) serves a part of it.
+    /// The whole workload. Each piece serves a part of it.
     own: Workload,
     /// The SLO bounds that policies see. `None` until they are determined by the baseline's first run with arrivals at
     /// a given rate (not in a closed loop).
@@ -70,14 +69,13 @@ pub struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Starts without any piece (a live run and its repeat). `own` is the whole workload, and `all` is the number of
-    /// pieces to make.
+    /// Starts without any piece. `own` is the whole workload, and `all` is the number of pieces to make.
     pub fn new(measuring: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
         Pieces { runs, measuring, own, bound: None, made: 0, all }
     }
 
-    /// Makes the next piece (a live run and its repeat) of the cell (a policy at a load) with index `at` in the list
-    /// of runs. Then measures a part of the profile, unless a profile is given.
+    /// Makes the next piece of the cell with index `at` in the list of runs. Then measures a part of the profile,
+    /// unless a profile is given.
     ///
     /// # Errors
     /// The device or a file fails, the workload has too few requests, or the user interrupts the validation.
@@ -143,9 +141,9 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Serves `requests` once and records the run in the file `tape`. Then adds the tape (the log of the run) to the
-    /// manifest, the list of finished files. The baseline's first run with arrivals at a given rate (not in a closed
-    /// loop) determines the SLO bounds.
+    /// Serves `requests` once and records the run in the file `tape`. Then adds the tape to the manifest, the list of
+    /// finished files. The baseline's first run with arrivals at a given rate (not in a closed loop) determines the SLO
+    /// bounds.
     fn live(&mut self, policy: usize, load: Load, requests: &PieceRequests, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.measuring;
@@ -166,8 +164,7 @@ impl<'a> Pieces<'a> {
             &which,
         )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
-        // The manifest (the list of finished files) gets the digest of the finished tape (the log of the run), so that
-        // a later damage of the tape is found.
+        // The manifest gets the digest of the finished tape, so that a later damage of the tape is found.
         self.measuring.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {
@@ -212,8 +209,8 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Adds a tape (the log of a run) to the list of runs before the run begins, so that the list is complete even if
-    /// the process is killed. Returns the tape's path.
+    /// Adds a tape to the list of runs before the run begins, so that the list is complete even if the process is
+    /// killed. Returns the tape's path.
     fn list_tape(&mut self, at: usize, name: String) -> Result<PathBuf> {
         if self.measuring.interrupt.load(Ordering::Relaxed) {
             return Err(interrupted());

@@ -1,5 +1,5 @@
-//! Chooses the requests of a piece (a live run and its repeat). The pieces of a cell (a policy at a load) serve one
-//! part of the workload after the other, so that together they serve the requests of one longer run.
+//! Chooses the requests of a piece. The pieces of a cell serve one part of the workload after the other, so that
+//! together they serve the requests of one longer run.
 
 use foretoken_run::workload::stretch;
 use foretoken_sim::{Time, Workload};
@@ -8,7 +8,7 @@ use foretoken_spec::problem::{Problem, Result};
 /// Neighbouring requests of a workload, with new ids from 0.
 #[derive(Clone, Debug)]
 pub struct PieceRequests {
-    /// The id that the first request of the piece (a live run and its repeat) has in the whole workload.
+    /// The id that the first request of the piece has in the whole workload.
     pub first: u32,
     /// The requests of the piece as a workload. If arrivals are set, the first request arrives at time 0.
     pub workload: Workload,
@@ -102,8 +102,8 @@ mod tests {
             assert_eq!(part.workload.prompt_len, own.prompt_len[at..at + part.workload.len()]);
             next += part.workload.len() as u32;
         }
-        // At a rate of 0.01 per second, hardly any request arrives in an interval of 1 s. A piece (a live run and its
-        // repeat) still has at least two requests.
+        // At a rate of 0.01 per second, hardly any request arrives in an interval of 1 s. A piece still has at least
+        // two requests.
         assert_eq!(arriving(&own, 0.01, 1.0, 3).unwrap().workload.len(), 2);
     }
 

@@ -97,9 +97,8 @@ impl Passes for Constant {
     }
 }
 
-/// Runs the experiment on a machine whose probes (timings of fixed passes) are longer by the factors `factors`,
-/// without a profile, and compares the runs with simulations. Returns the list of runs, the validation and its HTML
-/// page.
+/// Runs the experiment on a machine whose probes are longer by the factors `factors`, without a profile, and compares
+/// the runs with simulations. Returns the list of runs, the validation and its HTML page.
 fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.toml");
@@ -146,8 +145,8 @@ fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     (runs, validation, page)
 }
 
-/// Number of cells (policies at loads) in this experiment. The constant `ROUND` is the number of probes (timings of
-/// fixed passes) in one round, in which each cell makes one piece (a live run and its repeat).
+/// Number of cells in this experiment. The constant `ROUND` is the number of probes in one round, in which each cell
+/// makes one piece.
 const CELLS: usize = 4;
 const ROUND: usize = 3 * CELLS;
 
@@ -158,7 +157,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for entry in &runs.entries {
         assert_eq!(entry.pieces.len(), 3);
         assert!(entry.pieces.iter().all(|p| p.tapes.len() == 2 && p.probes.len() == 3));
-        // Later pieces (live runs with repeats) of a cell (a policy at a load) serve later requests of the workload.
+        // Later pieces (live runs with repeats) of a cell serve later requests of the workload.
         assert!(entry.pieces.windows(2).all(|pair| pair[0].first < pair[1].first), "{entry:?}");
     }
     assert_eq!((validation.counted, validation.undecided.len()), ((12, 12), 0));
@@ -166,29 +165,26 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for cell in &validation.cells {
         let per_piece = |row: &str| cell.row(row).map(|r| r.observed.len());
         assert_eq!(per_piece("TPOT, mean"), Some(2), "live, and live again");
-        // The comparison of tokens covers the requests of all pieces (live runs with their repeats), not only those
-        // in the first piece.
+        // The comparison of tokens covers the requests of all pieces, not only those in the first piece.
         assert_eq!((cell.replay_parted.as_deref(), cell.flow.other_acceptance), (None, 0));
         assert_eq!(cell.flow.requests, cell.requests);
     }
     let text = render(&validation);
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
-    // The report first states the rule by which pieces (live runs with their repeats) are used or left out. It says how
-    // many pieces are used before it gives numbers, such as the mean TPOT.
+    // The report first states the rule by which pieces are used or left out. It says how many pieces are used before it
+    // gives numbers, such as the mean TPOT.
     let (rule, repeats, number) =
         (place("rule, stated before the runs: a piece counts when"), place("live against live: "), place("TPOT, mean"));
     assert!(rule < repeats && repeats < number && place("12 of 12 count") < number);
     place("of 2 cells at 0.5");
 }
 
-/// The machine changes its speed during the second piece (a live run and its repeat) of the second closed loop (a
-/// policy served with a fixed number of clients). The comparison leaves out this piece. It uses the other pieces of
-/// this policy at this load.
+/// The machine changes its speed during the second piece of the second closed loop (a policy served with a fixed number
+/// of clients). The comparison leaves out this piece. It uses the other pieces of this policy at this load.
 #[test]
 fn a_piece_in_which_the_machine_changed_is_left_out() {
     let steady = vec![1.0; ROUND];
-    // The second round runs the cells (policies at loads) in reverse order, so the second of the four cells runs as
-    // the third.
+    // The second round runs the cells in reverse order, so the second of the four cells runs as the third.
     let second = ROUND + 2 * 3;
     let mut factors = [steady.clone(), steady.clone(), steady].concat();
     factors[second + 1] = 1.06;
@@ -205,8 +201,8 @@ fn a_piece_in_which_the_machine_changed_is_left_out() {
     assert!(validation.decided() && validation.caveats.is_empty(), "every cell has pieces that count");
 }
 
-/// In the second round the machine is slower, but its speed does not change within a piece (a live run and its repeat).
-/// Such a change from piece to piece is allowed: the comparison uses all pieces.
+/// In the second round the machine is slower, but its speed does not change within a piece. Such a change from piece to
+/// piece is allowed: the comparison uses all pieces.
 #[test]
 fn a_speed_that_is_kept_through_a_piece_is_drift() {
     let (_, validation, _) = validated(&[vec![1.0; ROUND], vec![1.2; ROUND], vec![1.0; ROUND]].concat());

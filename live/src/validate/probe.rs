@@ -1,5 +1,5 @@
 //! Probes: timings of a few passes of fixed shapes of both models, made before, between and after the live runs of a
-//! piece (a live run and its repeat). Only probes decide whether the machine kept its speed during the piece.
+//! piece. Only probes decide whether the machine kept its speed during the piece.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_mean};
@@ -136,9 +136,9 @@ pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>>
     times
 }
 
-/// How much the machine's speed changed within a piece (a live run and its repeat). `probes` are the piece's timings of
-/// passes of fixed shapes. For each of these passes, the function divides the longest time by the shortest time, and
-/// subtracts 1. Returns the largest of these numbers. `None` if a probe is missing or nothing is probed.
+/// How much the machine's speed changed within a piece. `probes` are the piece's timings of passes of fixed shapes. For
+/// each of these passes, the function divides the longest time by the shortest time, and subtracts 1. Returns the
+/// largest of these numbers. `None` if a probe is missing or nothing is probed.
 pub fn spread(probes: &[Probe]) -> Option<f64> {
     let passes = probes.first().map_or(0, |p| p.seconds.len());
     if probes.len() < PROBES || passes == 0 || probes.iter().any(|p| p.seconds.len() != passes) {
@@ -214,8 +214,7 @@ mod tests {
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
         assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
-        // The prefill pass that probes (timings of fixed passes) time has at most as many tokens as a pass may have,
-        // even if prompts are longer.
+        // The prefill pass that probes time has at most as many tokens as a pass may have, even if prompts are longer.
         let few = probed(&setup(), 3, 10, 5000);
         assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
         // With one request, the two decode passes have the same shape. A probe times this shape only once.

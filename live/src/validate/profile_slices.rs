@@ -25,8 +25,7 @@ impl Slices {
         Slices { stops: setup.stops(), setup, visits: Vec::new(), wall: Duration::ZERO, begun: CpuTime::now() }
     }
 
-    /// Measures the next part (slice) of the profile: makes visits (a few timed passes of one shape) until the
-    /// condition `until` holds.
+    /// Measures the next part (slice) of the profile: makes visits until the condition `until` holds.
     ///
     /// # Errors
     /// A pass fails, or the user interrupts the measurement.
@@ -43,7 +42,7 @@ impl Slices {
         })
     }
 
-    /// Fits the profile's costs to all visits (a few timed passes of one shape each) made so far.
+    /// Fits the profile's costs to all visits made so far.
     ///
     /// # Errors
     /// Costs cannot be fitted to the visits.

@@ -1,5 +1,4 @@
-//! Reads tapes (logs of live runs) for a comparison. A tape may be complete, partial because its run was killed, or
-//! damaged.
+//! Reads tapes for a comparison. A tape may be complete, partial because its run was killed, or damaged.
 //!
 //! A tape without an end comes from a process that was killed, or from a file that was cut later. The manifest tells
 //! which: it lists a tape, with its digest, as soon as the run has ended. A listed tape must be complete.
@@ -13,19 +12,19 @@ use foretoken_sim::Outcome;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// The tapes (logs of live runs) of a results folder.
+/// The tapes of a results folder.
 pub struct Tapes<'a> {
     /// The results folder.
     pub folder: &'a Path,
     /// The folder's manifest, which lists the finished files with their digests.
     pub manifest: &'a Manifest,
-    /// True: a damaged tape (log of a live run) is read up to the damage. False: a damaged tape is an error.
+    /// True: a damaged tape is read up to the damage. False: a damaged tape is an error.
     pub intact: bool,
 }
 
-/// The result of reading a tape (the log of a live run).
+/// The result of reading a tape.
 pub enum Recording {
-    /// The tape (the log of a live run), complete or partial.
+    /// The tape, complete or partial.
     Of(Box<Tape>),
     /// The file has nothing of the run itself, for example only its warm-up. The text says why.
     Nothing(&'static str),
@@ -35,9 +34,8 @@ const AGAIN_LIVE: &str = "make it again with `foretoken live` or `foretoken vali
 const RUN_AGAIN: &str = "run it again, or compare what lies before the damage with --intact";
 
 impl Tapes<'_> {
-    /// Reads the tape (the log of a live run) `name`. If the manifest (the list of finished files) lists the tape, the
-    /// tape must be complete. If the manifest does not list the tape and says that not all runs ended, the tape may be
-    /// missing or end where the run was killed.
+    /// Reads the tape `name`. If the manifest lists the tape, the tape must be complete. If the manifest does not list
+    /// the tape and says that not all runs ended, the tape may be missing or end where the run was killed.
     ///
     /// # Errors
     /// The tape is missing, damaged, or not the one that the manifest lists.
@@ -79,8 +77,7 @@ impl Tapes<'_> {
         }
     }
 
-    /// True if the manifest (the list of finished files) lists the tape (the log of a run), which means that its run
-    /// had ended.
+    /// True if the manifest lists the tape, which means that its run had ended.
     pub fn finished(&self, name: &str) -> bool {
         self.manifest.has(&format!("{TAPES}/{name}"))
     }
@@ -93,7 +90,7 @@ fn ends(cut: &Cut) -> String {
     }
 }
 
-/// Says how much of its run a partial tape (the log of a run) has, and why it is partial. `None` for a complete run.
+/// Says how much of its run a partial tape has, and why it is partial. `None` for a complete run.
 fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     let why = match &tape.end {
         End::Tail(tail) => match &tail.ending {
@@ -110,46 +107,43 @@ fn partial(name: &str, tape: &Tape) -> Option<PartialRun> {
     Some(PartialRun { tape: name.to_owned(), ended, requests, seconds, why })
 }
 
-/// The tapes of a piece (a live run and its repeat) that counts in the comparison. A piece counts if it is finished and
-/// its probes (timings of fixed passes) show a steady machine. If there are no probes, every piece counts.
+/// The tapes of a piece that counts in the comparison. A piece counts if it is finished and its probes show a steady
+/// machine. If there are no probes, every piece counts.
 pub struct PieceTapes {
-    /// Index of the piece (a live run and its repeat) in its cell (a policy at a load).
+    /// Index of the piece in its cell.
     pub index: usize,
-    /// The tapes (logs) of the live run and of its repeat. Tapes without a step are left out.
+    /// The tapes of the live run and of its repeat. Tapes without a step are left out.
     pub tapes: Vec<Tape>,
 }
 
-/// The tapes (logs of live runs) of a cell (a policy at a load). A piece (a live run and its repeat) has no tapes here
-/// if the comparison leaves it out.
+/// The tapes of a cell. A piece has no tapes here if the comparison leaves it out.
 pub struct CellTapes {
-    /// The pieces (live runs with their repeats) that count in the comparison and have at least one tape (log of a live
-    /// run) with a step.
+    /// The pieces that count in the comparison and have at least one tape with a step.
     pub pieces: Vec<PieceTapes>,
     /// For each partial tape (a log that ends before its run had served all requests): how much of the run the tape
-    /// has. Only for pieces (live runs with their repeats) that the comparison uses.
+    /// has. Only for pieces that the comparison uses.
     pub parts: Vec<PartialRun>,
 }
 
-/// Reads tapes (logs of live runs), one cell (a policy at a load) after the other. The reader also reads the tapes of
-/// pieces (live runs with their repeats) that the comparison leaves out, so that all damage is reported.
+/// Reads tapes, one cell after the other. The reader also reads the tapes of pieces that the comparison leaves out, so
+/// that all damage is reported.
 pub struct TapeReader<'a> {
-    /// Notes about tapes (logs of live runs) for the user, such as tapes without a step.
+    /// Notes about tapes for the user, such as tapes without a step.
     pub notes: Vec<String>,
     tapes: &'a Tapes<'a>,
-    /// The name of the first tape (log of a live run) without an end, if there is one. A killed process leaves at
-    /// most one such tape.
+    /// The name of the first tape without an end, if there is one. A killed process leaves at most one such tape.
     unended: Option<String>,
 }
 
 impl<'a> TapeReader<'a> {
-    /// Makes a reader of these tapes (logs of live runs).
+    /// Makes a reader of these tapes.
     pub fn new(tapes: &'a Tapes<'a>) -> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
 
-    /// Reads the tapes (logs) of all pieces (live runs with their repeats) of one policy at one load. Returns the tapes
-    /// of the pieces that count in the comparison, and says which of these tapes are partial. Tapes without a step are
-    /// left out with a note. Partial tapes of pieces that do not count only get a note.
+    /// Reads the tapes of all pieces of one policy at one load. Returns the tapes of the pieces that count in the
+    /// comparison, and says which of these tapes are partial. Tapes without a step are left out with a note. Partial
+    /// tapes of pieces that do not count only get a note.
     ///
     /// # Errors
     /// A tape is missing or damaged, or more than one tape has no end (a killed process leaves only one such tape).
@@ -179,7 +173,7 @@ impl<'a> TapeReader<'a> {
         Ok(cell)
     }
 
-    /// Reads a tape (the log of a live run). If the file has nothing of a run, adds a note and returns `None`.
+    /// Reads a tape. If the file has nothing of a run, adds a note and returns `None`.
     fn read(&mut self, name: &str) -> Result<Option<Tape>> {
         let tape = match self.tapes.read(name)? {
             Recording::Of(tape) => *tape,

@@ -107,8 +107,7 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
     request.work.interrupt.keeps("all runs are kept", "foretoken validate DIR compares them");
     drop(watch);
     let mut manifest = Manifest::read(folder.path())?;
-    // The live runs are complete. The file of the manifest (the list of finished files) says so only after the
-    // comparison is written.
+    // The live runs are complete. The file of the manifest says so only after the comparison is written.
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let caveats = changes(folder.path(), &manifest, &plan)?;
@@ -129,7 +128,7 @@ pub struct Comparing<'a> {
     pub profile: Option<PathBuf>,
     /// The folder to which the comparison is written; `None`: the folder with the live runs.
     pub output: Option<PathBuf>,
-    /// True: damaged tapes (logs of live runs) are read up to the damage. False: a damaged tape is an error.
+    /// True: damaged tapes are read up to the damage. False: a damaged tape is an error.
     pub intact: bool,
 }
 
@@ -300,8 +299,7 @@ pub struct GivenProfile {
     word: &'static str,
     /// A text that says when the profile was measured, or to which device's runs it was fitted.
     made: String,
-    /// Digests of the tapes (logs of live runs) to which the profile was fitted. The profile must not predict the
-    /// runs of these tapes.
+    /// Digests of the tapes to which the profile was fitted. The profile must not predict the runs of these tapes.
     fitted_to: Vec<String>,
     /// A warning if the seal of the profile's file (a checksum at its end) is wrong, which means that the file was
     /// edited.

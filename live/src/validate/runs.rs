@@ -1,5 +1,5 @@
 //! The list of live runs to compare (`runs.json`). A validation writes this list. For a folder that `foretoken live`
-//! wrote, the list is made of its tapes (logs of live runs), one entry each.
+//! wrote, the list is made of its tapes, one entry each.
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
@@ -16,29 +16,29 @@ const VERSION: u32 = 2;
 /// Number of live runs in a piece: the first run and its repeat.
 pub const PARTS: usize = 2;
 
-/// A cell of a validation: one policy at one load. Its live runs are made in pieces (a live run and its repeat).
+/// A cell of a validation: one policy at one load. Its live runs are made in pieces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
-    /// Index of the variant (combination of swept values) in the plan, the list of all runs of the experiment.
+    /// Index of the variant in the plan, the list of all runs of the experiment.
     pub variant: usize,
     /// Index of the seed in the experiment's list of seeds.
     pub seed: usize,
     /// Index of the policy in the experiment's list of policies, the baseline first.
     pub policy: usize,
-    /// How the requests of the runs of this cell (a policy at a load) arrive.
+    /// How the requests of the runs of this cell arrive.
     pub load: Load,
-    /// The pieces (live runs with their repeats), in the order in which they were made.
+    /// The pieces, in the order in which they were made.
     pub pieces: Vec<Piece>,
 }
 
-/// A piece of a cell (a policy at a load): a part of the workload's requests, and the probes around its runs (timings
-/// of fixed passes, to see the machine's speed). `foretoken validate` serves the requests of a piece twice, `foretoken
-/// live` serves them once.
+/// A piece of a cell: a part of the workload's requests, and the probes around its runs (timings of fixed passes, to
+/// see the machine's speed). `foretoken validate` serves the requests of a piece twice, `foretoken live` serves them
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The id in the whole workload of the first request that the runs of this piece (a live run and its repeat) serve.
+    /// The id in the whole workload of the first request that the runs of this piece serve.
     pub first: u32,
-    /// File names of the piece's tapes (logs of live runs): of the live run, then of its repeat.
+    /// File names of the piece's tapes: of the live run, then of its repeat.
     pub tapes: Vec<String>,
     /// The probes of the machine's speed, before, between and after the runs. Empty if nothing is probed.
     pub probes: Vec<Probe>,
@@ -81,19 +81,18 @@ pub struct Runs {
     /// The measured service rate of each policy: the requests per second that its closed loop sustained. The loads are
     /// set from these rates. Empty until they are measured.
     pub rates: Vec<f64>,
-    /// The cells (a policy at a load). A folder of `foretoken live` has one cell for each tape (log of a live run),
-    /// sorted by the indices of swept values, seed and policy.
+    /// The cells. A folder of `foretoken live` has one cell for each tape, sorted by the indices of swept values, seed
+    /// and policy.
     pub entries: Vec<RunEntry>,
 }
 
 impl RunEntry {
-    /// Makes a cell (a policy at a load) without live runs, for the experiment's first combination of swept values and
-    /// first seed.
+    /// Makes a cell without live runs, for the experiment's first combination of swept values and first seed.
     pub fn new(policy: usize, load: Load) -> RunEntry {
         RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
     }
 
-    /// Returns the file names of the tapes (logs) of all live runs of this cell (a policy at a load).
+    /// Returns the file names of the tapes of all live runs of this cell.
     pub fn tapes(&self) -> impl Iterator<Item = &String> {
         self.pieces.iter().flat_map(|piece| &piece.tapes)
     }
@@ -105,11 +104,10 @@ impl Runs {
         Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
     }
 
-    /// Whether a piece (a live run and its repeat) counts in the comparison. If there are no probes (timings of fixed
-    /// passes), every piece counts. Otherwise a piece must have both runs and all probes; if not, it is
-    /// [`Unended`](Standing::Unended). For each pass of the probes, the pass's longest time during the piece must
-    /// exceed its shortest time by at most the share `steady`; if not, the piece is [`Changed`](Standing::Changed). The
-    /// results of the runs have no influence.
+    /// Whether a piece counts in the comparison. If there are no probes, every piece counts. Otherwise a piece must
+    /// have both runs and all probes; if not, it is [`Unended`](Standing::Unended). For each pass of the probes, the
+    /// pass's longest time during the piece must exceed its shortest time by at most the share `steady`; if not, the
+    /// piece is [`Changed`](Standing::Changed). The results of the runs have no influence.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
             _ if self.probed.is_empty() => Standing::Counts,
@@ -120,7 +118,7 @@ impl Runs {
     }
 
     /// Reads `runs.json`, the list of a folder's live runs. If the folder has no such file, makes a list with one cell
-    /// (a policy at a load) for each tape (log of a live run).
+    /// for each tape.
     ///
     /// # Errors
     /// The list is damaged or of another version, or the folder has no tape.
@@ -161,8 +159,7 @@ impl Runs {
         serde_json::from_value(value).map_err(|e| bad(&e))
     }
 
-    /// Checks that this list of runs has every tape (log of a live run) that the manifest (the list of finished files)
-    /// has.
+    /// Checks that this list of runs has every tape that the manifest has.
     ///
     /// # Errors
     /// A tape is missing from the list.
@@ -183,7 +180,7 @@ impl Runs {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
 
-    /// Returns the probes (timings of fixed passes) of all pieces (live runs with their repeats).
+    /// Returns the probes of all pieces.
     pub fn probes(&self) -> impl Iterator<Item = &Probe> {
         self.entries.iter().flat_map(|entry| &entry.pieces).flat_map(|piece| &piece.probes)
     }

@@ -1,5 +1,5 @@
-//! Simulates the live run of a piece (a live run and its repeat) on the event clock, which jumps from event to event.
-//! There are several simulations, with different acceptance and pass costs.
+//! Simulates the live run of a piece on the event clock, which jumps from event to event. There are several
+//! simulations, with different acceptance and pass costs.
 
 use super::machine_speed::{Pace, Paced};
 use super::shifted_acceptance::ShiftedAcceptance;
@@ -24,8 +24,8 @@ const NUDGE: f64 = 1.03;
 /// Simulates a piece several times: with the acceptance of draft tokens that its live run recorded, and with the
 /// modelled acceptance. A further simulation with the recorded acceptance has passes that are 3 % longer. If `learned`
 /// is given, another simulation has the costs of `learned`, which are fitted to other runs. Also replays the run with
-/// its recorded pass times, and compares the tokens of the steps. `tapes` are the tapes (logs) of the live run and of
-/// its repeat. `first` is the id of the piece's first request in the workload.
+/// its recorded pass times, and compares the tokens of the steps. `tapes` are the tapes of the live run and of its
+/// repeat. `first` is the id of the piece's first request in the workload.
 pub fn simulate_piece(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> PieceRuns {
     let (setting, tape) = (replay.setting, &tapes[0]);
     let model = ShiftedAcceptance { whole: setting.acceptance(), first };
@@ -148,8 +148,7 @@ impl Replay<'_> {
         let (ending, error) = (served.run.ending, served.error.map(|e| e.to_string()));
         let flow = token_flow::compare(&tape.steps, &served.executor.into_steps());
         match (flow.parted, ending, error) {
-            // The replay of a partial tape (the log of a live run) ends where the tape ends. This early end does not
-            // count as a difference.
+            // The replay of a partial tape ends where the tape ends. This early end does not count as a difference.
             (Some(parting), _, _) if parting.what != token_flow::Difference::End => {
                 Some(format!("step {}: {}", parting.step, parting.how))
             }

@@ -18,9 +18,8 @@ pub struct PredictedPasses {
     pub steps: Vec<StepTimes>,
 }
 
-/// Predicts the passes of these tapes (logs of live runs) with `costs`. Each tape comes with its pace: the factor by
-/// which passes took longer than usual during the run. `reads` says how the target's costs count the context of a
-/// verification pass.
+/// Predicts the passes of these tapes with `costs`. Each tape comes with its pace: the factor by which passes took
+/// longer than usual during the run. `reads` says how the target's costs count the context of a verification pass.
 pub fn predict_passes<'a>(
     tapes: impl IntoIterator<Item = (&'a Tape, &'a Pace)>,
     costs: Pair<&dyn LatencyModel>,
@@ -65,9 +64,9 @@ fn kind(step: &StepTrace) -> Kind {
     }
 }
 
-/// Returns the shape of a target pass, given the shape that a tape (the log of a live run) recorded. The tape counts
-/// context once per request; the result counts it as `reads` says: once per request or once per new token. The shape of
-/// a step with draft trees is not changed.
+/// Returns the shape of a target pass, given the shape that a tape recorded. The tape counts context once per request;
+/// the result counts it as `reads` says: once per request or once per new token. The shape of a step with draft trees
+/// is not changed.
 fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape {
     if reads == ContextReads::Once || step.rounds.iter().any(|r| r.nodes > 0) {
         return shape;
@@ -89,8 +88,7 @@ mod tests {
     use foretoken_sim::live::{Mark, MarkKind};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
 
-    /// A tape (the log of a live run) of one step: two draft passes of 10 µs each, then a verification pass of 100 µs
-    /// over 3 tokens.
+    /// A tape of one step: two draft passes of 10 µs each, then a verification pass of 100 µs over 3 tokens.
     fn tape() -> Tape {
         let mark = |kind, begin_us: u64, end_us: u64, batched| Mark {
             kind,

@@ -1,5 +1,5 @@
-//! Records the steps of a simulated run in the format of a live run's tape (its log). The simulated and the live run
-//! can then be compared field by field.
+//! Records the steps of a simulated run in the format of a live run's tape. The simulated and the live run can then be
+//! compared field by field.
 
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};

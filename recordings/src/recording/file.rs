@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
 pub struct RecordingWriter {
     path: PathBuf,
     file: File,
-    /// The position in the file after the last frame (a part of the file with a checksum) that is on disk.
+    /// The position in the file after the last frame that is on disk.
     at: At,
     /// Contents of frames (parts of the file with checksums) that are not on disk yet.
     waiting: VecDeque<Vec<u8>>,
@@ -41,8 +41,7 @@ impl RecordingWriter {
         Ok(RecordingWriter { path: path.to_path_buf(), file, at, waiting: VecDeque::new() })
     }
 
-    /// Appends `events` as one frame (a part of the file with a checksum). Frames that earlier calls could not write
-    /// are written first.
+    /// Appends `events` as one frame. Frames that earlier calls could not write are written first.
     ///
     /// # Errors
     /// If the file cannot be written. The events are kept, and the next call tries again.
@@ -54,8 +53,7 @@ impl RecordingWriter {
             let mut writer = Writer::go_on(Vec::new(), self.at);
             writer.frame(body)?;
             let after = writer.at();
-            // A failed write may have left bytes in the file after the last whole frame (a part of the file with a
-            // checksum). These bytes are overwritten.
+            // A failed write may have left bytes in the file after the last whole frame. These bytes are overwritten.
             self.file.seek(SeekFrom::Start(self.at.bytes))?;
             self.file.write_all(&writer.into_inner())?;
             self.at = after;
@@ -86,7 +84,7 @@ impl RecordingWriter {
 const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
-/// Reads a recording. If the file was cut, it is read up to the last whole frame (a part of the file with a checksum).
+/// Reads a recording. If the file was cut, it is read up to the last whole frame.
 ///
 /// # Errors
 /// The file cannot be read, is not a recording, has another version, ends within the first frame, or is damaged. It is

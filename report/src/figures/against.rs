@@ -11,8 +11,7 @@ use crate::number::fixed;
 use crate::{Cell, Dash, Swept};
 use foretoken_sim::metrics::Range;
 
-/// A number by which figures compare policies, such as the speedup, and how figures write it. It is read from a cell
-/// (one run of one policy).
+/// A number by which figures compare policies, such as the speedup, and how figures write it. It is read from a cell.
 pub struct Quantity {
     /// The name, in a figure's title, of the number by which policies are compared.
     pub title: &'static str,

@@ -11,8 +11,8 @@ use crate::{Cell, Dash};
 use foretoken_sim::metrics::{Interval, Range};
 use std::collections::BTreeMap;
 
-/// A run's counts at one point of a curve: sums over items, which are request-steps (one request in one step) or draft
-/// tokens. The point lies at the mean over items, (`x` / `of`, `y` / `of`).
+/// A run's counts at one point of a curve: sums over items, which are request-steps or draft tokens. The point lies at
+/// the mean over items, (`x` / `of`, `y` / `of`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
     /// Number of the curve's point: a bucket of batch sizes, a draft position or a bin of confidence. Points with the
@@ -62,8 +62,7 @@ pub fn lengths(cell: &Cell) -> Vec<Counts> {
     let filled = by_size.into_iter().filter(|(_, sums)| sums.0 as f64 >= FEWEST);
     let counts = |(key, (steps, request_steps, drafted)): (u32, (u64, u64, u64))| {
         let of = request_steps as f64;
-        // A bucket of batch sizes is drawn at its mean batch size: its request-steps (one request in one step) divided
-        // by its steps.
+        // A bucket of batch sizes is drawn at its mean batch size: its request-steps divided by its steps.
         Counts { key, x: of / steps as f64 * of, y: drafted as f64, of }
     };
     filled.map(counts).collect()

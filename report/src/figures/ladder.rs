@@ -25,8 +25,7 @@ const BAR: f64 = 5.0;
 /// Width of the column of policies' names, px.
 const NAMES: f64 = 200.0;
 
-/// One policy's loss in latency against the best oracle (a policy that knows more than a server can), split into parts
-/// by cause. The parts are called rungs.
+/// One policy's loss in latency against the best oracle, split into parts by cause. The parts are called rungs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderBar {
     /// The policy's label.

@@ -48,10 +48,10 @@ pub fn cost_figure(fitted: &[(u64, f64)], observed: &[(u64, f64)], source: &str)
     Some(Figure { kind: Kind::Fit, file: "cost.svg".to_owned(), svg })
 }
 
-/// The acceptance of draft tokens at one position of a round (a request's draft tokens of one step).
+/// The acceptance of draft tokens at one position of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AtPosition {
-    /// Position of the draft token in its round (a request's draft tokens of one step); the first token has 1.
+    /// Position of the draft token in its round; the first token has 1.
     pub position: usize,
     /// P(accepted | reached), 0 to 1: the share of accepted draft tokens among the draft tokens at this position whose
     /// predecessors in the same step were all accepted.

@@ -1,5 +1,5 @@
-//! The page's section on the comparison of this run with other results. Two cells (runs of one policy), one from each
-//! of the two results, form a pair if their policy, swept values and seed are equal.
+//! The page's section on the comparison of this run with other results. Two cells, one from each of the two results,
+//! form a pair if their policy, swept values and seed are equal.
 
 use super::results::{swept_headings, swept_value};
 use super::say;

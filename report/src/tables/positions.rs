@@ -9,10 +9,10 @@ use std::path::Path;
 
 /// Writes `positions.parquet`.
 ///
-/// Columns after the key columns (policy, swept settings, seed): `position` (from 0), and three counts of request-steps
-/// (one request in one step). `attempts`: a draft token at this position was verified. `reached`: in addition, all
-/// draft tokens before the position were accepted. `accepted`: in addition, the draft token at the position was
-/// accepted. A run without draft tokens has no rows.
+/// Columns after the key columns (policy, swept settings, seed): `position` (from 0), and three counts of
+/// request-steps. `attempts`: a draft token at this position was verified. `reached`: in addition, all draft tokens
+/// before the position were accepted. `accepted`: in addition, the draft token at the position was accepted. A run
+/// without draft tokens has no rows.
 ///
 /// # Errors
 /// When the file cannot be written, or the runs do not all sweep the same settings.

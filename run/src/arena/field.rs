@@ -1,14 +1,13 @@
-//! Fills in the policies of an arena scenario that names no policies: the oracles that may be the reference (policies
-//! that know which draft tokens are right), every fixed draft length, and every other policy that a server can run.
+//! Fills in the policies of an arena scenario that names no policies: the oracles that may be the reference, every
+//! fixed draft length, and every other policy that a server can run.
 
 use foretoken_policies::PolicySpec;
 use foretoken_sim::EngineConfig;
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The oracles (policies that know which draft tokens are right) that may be the reference of an arena scenario. The
-/// reference is the policy to whose E2E all other policies are compared. Each oracle is written in TOML, as in an
-/// experiment.
+/// The oracles that may be the reference of an arena scenario. The reference is the policy to whose E2E all other
+/// policies are compared. Each oracle is written in TOML, as in an experiment.
 ///
 /// In each scenario, the oracle of chains with the least mean E2E is the reference of policies that draft chains, and
 /// the oracle of trees with the least mean E2E is the reference of policies that draft trees. The first oracle of each

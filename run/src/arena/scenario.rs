@@ -82,8 +82,8 @@ pub struct Numbers {
 }
 
 impl Scenario {
-    /// The arena's numbers of an experiment, from its finished `cells` (runs of one policy with one seed). `None` if
-    /// the experiment has no `[arena]` table, or if in one of the runs no request finished.
+    /// The arena's numbers of an experiment, from its finished `cells`. `None` if the experiment has no `[arena]`
+    /// table, or if in one of the runs no request finished.
     pub fn of(plan: &Plan, cells: &[Cell]) -> Option<Scenario> {
         let arena: &Arena = plan.variants[0].experiment.arena.as_ref()?;
         let n = plan.policies.len();

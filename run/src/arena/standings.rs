@@ -43,11 +43,11 @@ pub struct Column {
     pub seeds: usize,
     /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
-    /// Label of the oracle (a policy that knows which draft tokens are right) to which the E2E of policies that draft
-    /// chains is compared: the oracle of chains with the least mean E2E in the scenario.
+    /// Label of the oracle to which the E2E of policies that draft chains is compared: the oracle of chains with the
+    /// least mean E2E in the scenario.
     pub reference: String,
-    /// The oracle (a policy that knows which draft tokens are right) to which the E2E of policies that draft trees is
-    /// compared; absent if no oracle of trees ran in the scenario.
+    /// The oracle to which the E2E of policies that draft trees is compared; absent if no oracle of trees ran in the
+    /// scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree_reference: Option<TreeReference>,
     /// Is the scenario's best oracle overloaded in most seeds (its queue grew as long as requests arrived)? If so,
@@ -60,7 +60,7 @@ pub struct Column {
     pub best_fixed: String,
 }
 
-/// The oracle of trees (a policy that knows which draft tokens are right) with the least mean E2E in a scenario.
+/// The oracle of trees with the least mean E2E in a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct TreeReference {
     /// The label of the oracle of trees, a policy that knows which draft tokens are right and drafts trees.

@@ -1,5 +1,5 @@
-//! Makes the results folder from stored cells (runs of one policy each): tables, figures and the comparison, in the
-//! order of the plan, which lists all runs.
+//! Makes the results folder from stored cells: tables, figures and the comparison, in the order of the plan, which
+//! lists all runs.
 //!
 //! Every cell is read back from its file, also if this process ran it. So a resumed run gives the same bytes as a run
 //! without an interrupt.
@@ -53,26 +53,26 @@ pub struct Advised {
 
 /// The runs of a results folder with their figures, from which its page is made.
 pub struct Drawn {
-    /// The finished runs (one policy with one seed each), in the order of the plan.
+    /// The finished runs, in the order of the plan.
     pub cells: Vec<Cell>,
     /// Their figures.
     pub figures: Vec<Figure>,
 }
 
-/// The digest of the results of a cell (one run of one policy), to find cells with equal results, and the cell's
-/// numbers of requests and of request-steps (decoding requests, summed over steps).
+/// The digest of the results of a cell, to find cells with equal results, and the cell's numbers of requests and of
+/// request-steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Digest of all results of the cell (one run of one policy) except its warnings; equal digests mean equal results.
+    /// Digest of all results of the cell except its warnings; equal digests mean equal results.
     pub digest: blake3::Hash,
-    /// Number of requests that arrived in the cell (one run of one policy).
+    /// Number of requests that arrived in the cell.
     pub requests: u64,
     /// Number of decoding requests, summed over the run's steps; it measures how much work the run is.
     pub request_steps: u64,
 }
 
-/// Writes tables and figures of a plan whose cells (runs of one policy each) are all stored, and compares the policies.
-/// Draws figures only if `figures` is true, and writes them only if the experiment's `output.figures` is true, too.
+/// Writes tables and figures of a plan whose cells are all stored, and compares the policies. Draws figures only if
+/// `figures` is true, and writes them only if the experiment's `output.figures` is true, too.
 ///
 /// # Errors
 /// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or the value of a paper's
@@ -206,8 +206,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     Ok(Assembled { comparison, numbers, drawn, advised })
 }
 
-/// For each cell (one run of one policy), in the order of `plan`, which lists all runs: its policy, swept values and
-/// seed, and facts on its policy and its TPOT bound that reports need.
+/// For each cell, in the order of `plan`, which lists all runs: its policy, swept values and seed, and facts on its
+/// policy and its TPOT bound that reports need.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
     let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
     let entry = |id: CellId| {
@@ -251,26 +251,25 @@ fn gpus(experiment: &Experiment) -> Option<u32> {
     alike.then(|| target.tensor_parallel * replicas)
 }
 
-/// The autoregressive run whose P90 TPOT times a factor is the TPOT bound of variant (combination of swept values)
-/// number `variant`, with this factor. `None` if the bound does not come from an autoregressive run.
+/// The autoregressive run whose P90 TPOT times a factor is the TPOT bound of variant number `variant`, with this
+/// factor. `None` if the bound does not come from an autoregressive run.
 fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
     let slo = &plan.variants[variant].experiment.slo;
     let only_bound = slo.ttft_s.is_none() && slo.e2e_s.is_none();
     Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone: only_bound })
 }
 
-/// The results of an experiment of which some cells (runs of one policy) are not finished.
+/// The results of an experiment of which some cells are not finished.
 pub struct Unfinished {
-    /// The finished cells (runs of one policy with one seed), in the order of the plan, which lists all runs.
+    /// The finished cells, in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
-    /// Warnings of the finished cells (runs of one policy), one line each.
+    /// Warnings of the finished cells, one line each.
     pub warnings: Vec<String>,
-    /// One sentence for each cell (run of one policy) whose stored file is damaged.
+    /// One sentence for each cell whose stored file is damaged.
     pub damaged: Vec<String>,
 }
 
-/// Reads the finished cells (runs of one policy) of an experiment that did not end. `digest` is the plan's digest in
-/// the folder's manifest.
+/// Reads the finished cells of an experiment that did not end. `digest` is the plan's digest in the folder's manifest.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, or an undamaged cell cannot be decoded. A damaged cell is no error: it is

@@ -1,5 +1,5 @@
-//! The file of a finished cell (one run of one policy). It has the per-request records in pieces, which are written
-//! while the run goes on, then all other results, their length in bytes, and a seal (a checksum) over all of it.
+//! The file of a finished cell. It has the per-request records in pieces, which are written while the run goes on, then
+//! all other results, their length in bytes, and a seal (a checksum) over all of it.
 
 use foretoken_report::{ReportError, Staged};
 use foretoken_sim::RequestRecords;
@@ -11,15 +11,15 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Size in bytes of each length field in the file of a cell (one run of one policy): one stands before each piece of
-/// per-request records, one after all other results.
+/// Size in bytes of each length field in the file of a cell: one stands before each piece of per-request records, one
+/// after all other results.
 const LENGTH: usize = 8;
 
-/// Number of bytes at the end of the file of a cell (one run), after its last results: the length field of these
-/// results, and the seal (a checksum).
+/// Number of bytes at the end of the file of a cell, after its last results: the length field of these results, and the
+/// seal (a checksum).
 pub(super) const END: usize = LENGTH + blake3::OUT_LEN;
 
-/// Number of bytes of the file of a cell (one run) that are read at a time to check its seal (checksum).
+/// Number of bytes of the file of a cell that are read at a time to check its seal (checksum).
 const BLOCK: usize = 1 << 18;
 
 /// The results file of one run, while it is written. If it is dropped before [`finish`](CellFile::finish), no file is
@@ -40,8 +40,7 @@ pub struct CellFile {
 }
 
 impl CellFile {
-    /// Begins the results file of a cell (one run of one policy) at `path`. `key` is (the plan's digest, the cell's
-    /// name).
+    /// Begins the results file of a cell at `path`. `key` is (the plan's digest, the cell's name).
     pub(super) fn create(path: &Path, key: (blake3::Hash, String)) -> Result<CellFile, ReportError> {
         let file = Staged::create(path)?;
         Ok(CellFile { file, hasher: blake3::Hasher::new(), pieces: 0, failed: None, only: None, key })
@@ -146,8 +145,8 @@ impl Written<'_> {
     }
 }
 
-/// Pieces of per-request records in the file of a cell (one run). Each use reads the pieces from the file again, one at
-/// a time. If the file has only one piece, it is read once and then stays in memory.
+/// Pieces of per-request records in the file of a cell. Each use reads the pieces from the file again, one at a time.
+/// If the file has only one piece, it is read once and then stays in memory.
 pub struct PiecesOf {
     path: PathBuf,
     bytes: Range<u64>,
@@ -219,16 +218,16 @@ pub(super) fn split(records: &RequestRecords) -> impl Iterator<Item = RequestRec
     (0..records.len()).step_by(PIECE).map(|from| records.part(from..records.len().min(from + PIECE)))
 }
 
-/// The seal (checksum) for the end of the file of a cell (one run). `plan` is the plan's digest, `name` is the cell's
-/// name, and `digest` is the digest of the file's bytes before the seal.
+/// The seal (checksum) for the end of the file of a cell. `plan` is the plan's digest, `name` is the cell's name, and
+/// `digest` is the digest of the file's bytes before the seal.
 pub(super) fn seal((plan, name): &(blake3::Hash, String), digest: &blake3::Hash) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_keyed(plan.as_bytes());
     hasher.update(name.as_bytes()).update(digest.as_bytes());
     hasher.finalize()
 }
 
-/// Reads the file of a cell (one run). Returns (the digest of the file's bytes without the seal, the seal that the file
-/// ends with). A seal is a checksum. `None` if the file is too short to have a seal.
+/// Reads the file of a cell. Returns (the digest of the file's bytes without the seal, the seal that the file ends
+/// with). A seal is a checksum. `None` if the file is too short to have a seal.
 pub(super) fn digest(path: &Path) -> io::Result<Option<(blake3::Hash, [u8; blake3::OUT_LEN])>> {
     let mut file = File::open(path)?;
     let Some(mut left) = file.metadata()?.len().checked_sub(blake3::OUT_LEN as u64) else { return Ok(None) };
@@ -244,8 +243,8 @@ pub(super) fn digest(path: &Path) -> io::Result<Option<(blake3::Hash, [u8; blake
     Ok(Some((hasher.finalize(), seal)))
 }
 
-/// Reads an undamaged file of a cell (one run of one policy). Returns (the bytes of all results other than the
-/// per-request records, the pieces of the per-request records).
+/// Reads an undamaged file of a cell. Returns (the bytes of all results other than the per-request records, the pieces
+/// of the per-request records).
 pub(super) fn parts(path: &Path) -> io::Result<(Vec<u8>, PiecesOf)> {
     let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let mut file = File::open(path)?;

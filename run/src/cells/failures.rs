@@ -1,5 +1,5 @@
-//! The failures of cells in a shard, a part of a run for one of several machines. If a cell (a run of one policy)
-//! fails, its error is written into the folder of finished cells, and the shard goes on with its other cells.
+//! The failures of cells in a shard, a part of a run for one of several machines. If a cell fails, its error is written
+//! into the folder of finished cells, and the shard goes on with its other cells.
 
 use super::folder::Folder;
 use super::id::CellId;
@@ -10,10 +10,10 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Why a cell (one run of one policy) failed and has no result.
+/// Why a cell failed and has no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The cell (run of one policy) that failed, as text: policy, swept values and seed.
+    /// The cell that failed, as text: policy, swept values and seed.
     pub cell: String,
     /// The exit code with which the program ends because of this failure.
     pub exit: u8,
@@ -23,12 +23,11 @@ pub struct Failure {
     pub help: String,
 }
 
-/// The path of the folder, in the results, with a file for each cell (run of one policy) that failed. The file says why
-/// the cell failed.
+/// The path of the folder, in the results, with a file for each cell that failed. The file says why the cell failed.
 pub struct Failures(PathBuf);
 
 impl Failures {
-    /// The files in the results folder `folder` that say why cells (runs of one policy) failed. Does not read them yet.
+    /// The files in the results folder `folder` that say why cells failed. Does not read them yet.
     pub fn of(folder: &Folder) -> Failures {
         Failures(folder.cells())
     }
@@ -46,7 +45,7 @@ impl Failures {
         Some(serde_json::from_str(&text).unwrap_or_else(unreadable))
     }
 
-    /// Writes the file that says why a cell (one run of one policy) failed.
+    /// Writes the file that says why a cell failed.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -61,7 +60,7 @@ impl Failures {
         Staged::write_all_to(&self.path(id), text.as_bytes()).map_err(write_problem)
     }
 
-    /// Removes the stored failure of a cell (one run of one policy), so that the cell is run again.
+    /// Removes the stored failure of a cell, so that the cell is run again.
     pub fn forget(&self, id: CellId) {
         let _ = std::fs::remove_file(self.path(id));
     }

@@ -166,14 +166,14 @@ impl Folder {
                 .help("choose another with -o")
         })?;
         folder.keep_others_out(true)?;
-        // Several machines may begin a shard (a part of the run) at the same time, so the folder is locked.
+        // Several machines may begin a shard at the same time, so the folder is locked.
         let _lock = Lock::wait(&folder.shards().join("begin.lock"))?;
         if begun(&folder) {
             let complete = folder.manifest_of_same(plan)?.complete;
             return Ok((folder, complete));
         }
-        // A shard (a part of the run) that was killed at its start may have left a manifest or the folder of shards.
-        // These do not count as contents.
+        // A shard that was killed at its start may have left a manifest or the folder of shards. These do not count as
+        // contents.
         if folder.names()?.iter().any(|name| name != SHARDS && name != MANIFEST) {
             return Err(folder.not_empty());
         }
@@ -228,8 +228,8 @@ impl Folder {
     }
 
     /// Removes the manifest, the experiment and the empty folders of a run that failed. Does nothing if the result of a
-    /// cell (one run of one policy) is stored, or if the run resumed an earlier one. Errors are ignored, because the
-    /// caller already has an error to report.
+    /// cell is stored, or if the run resumed an earlier one. Errors are ignored, because the caller already has an
+    /// error to report.
     pub fn abandon(&self) {
         let own = |e: std::fs::DirEntry| is_own(CELLS, &e.file_name().to_string_lossy());
         let finished = std::fs::read_dir(self.cells()).is_ok_and(|entries| entries.flatten().any(own));
@@ -251,7 +251,7 @@ impl Folder {
         &self.path
     }
 
-    /// Path of the folder with the finished cells (runs of one policy each), one file per cell.
+    /// Path of the folder with the finished cells, one file per cell.
     pub fn cells(&self) -> PathBuf {
         self.path.join(CELLS)
     }
@@ -294,7 +294,7 @@ impl Folder {
     }
 
     /// Marks the results as complete: writes a manifest that lists all result files, then removes the stored results of
-    /// single runs and the progress of shards (parts of the run).
+    /// single runs and the progress of shards.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, the manifest cannot be written, or the stored result of a
@@ -330,8 +330,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a manifest for results that are not complete. `cells` is the number of cells (runs of one policy) of the
-    /// whole plan.
+    /// Writes a manifest for results that are not complete. `cells` is the number of cells of the whole plan.
     ///
     /// # Errors
     /// A file of the results cannot be read for its digest, or the manifest cannot be written.
@@ -341,7 +340,7 @@ impl Folder {
     }
 
     /// A map from the path of each result file in the folder to the file's digest. Leaves out the manifest, the HTML
-    /// pages, the stored results of single runs and the progress of shards (parts of the run).
+    /// pages, the stored results of single runs and the progress of shards.
     fn digests(&self) -> Result<BTreeMap<String, String>> {
         let whole =
             OURS.iter().filter(|n| ![MANIFEST, CELLS, SHARDS, REPORT, FIGURES, TAPES, RECORDINGS, PROBES].contains(n));

@@ -5,10 +5,10 @@ use foretoken_report::{Key, Swept};
 use foretoken_spec::document::Choice;
 use foretoken_spec::words::{self, Words};
 
-/// Names a cell (one run of one policy) by its indices into a plan's variants, seeds and policies.
+/// Names a cell by its indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellId {
-    /// Index of the cell's variant (combination of swept values) in the plan.
+    /// Index of the cell's variant in the plan.
     pub variant: usize,
     /// Index of the cell's seed in the plan's seeds.
     pub seed: usize,
@@ -26,7 +26,7 @@ pub fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     })
 }
 
-/// The key by which result tables name a cell (one run): label of the policy, swept values and seed.
+/// The key by which result tables name a cell: label of the policy, swept values and seed.
 pub fn key(plan: &Plan, id: CellId) -> Key {
     let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
     Key { policy, sweep: swept(plan, id.variant), seed }

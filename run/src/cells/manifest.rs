@@ -23,13 +23,13 @@ pub struct Manifest {
     pub digest: String,
     /// A map from the path of each input file, as the experiment gives it, to the file's blake3 digest.
     pub inputs: BTreeMap<String, String>,
-    /// One sentence for each input profile (file of pass costs) that was edited after the costs were measured or
-    /// fitted; absent if there is none.
+    /// One sentence for each input profile that was edited after the costs were measured or fitted; absent if there is
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
     /// Number of cells of the whole plan. A cell is one policy with one seed and one combination of swept values.
     pub cells: usize,
-    /// Are the results of all cells (runs of one policy) of the plan in the folder?
+    /// Are the results of all cells of the plan in the folder?
     pub complete: bool,
     /// A map from the path of each finished result file in the folder to the file's blake3 digest. While a run is in
     /// progress, only the experiment and the files that are finished already, such as recordings, are listed.
@@ -39,13 +39,12 @@ pub struct Manifest {
     pub timing: Timing,
 }
 
-/// How long the last command on a results folder took, and the number of cells (runs of one policy) that this command
-/// ran.
+/// How long the last command on a results folder took, and the number of cells that this command ran.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Timing {
-    /// Number of cells (runs of one policy) that the last command on this folder ran.
+    /// Number of cells that the last command on this folder ran.
     pub cells: u64,
-    /// Wall time of the last command that ran cells (runs of one policy), seconds.
+    /// Wall time of the last command that ran cells, seconds.
     pub wall_s: f64,
     /// Wall time spent in the simulated engine, summed over threads, seconds.
     pub engine_s: f64,

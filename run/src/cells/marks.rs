@@ -10,22 +10,22 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The progress of one shard (a part of a run, for one of several machines), as its progress file stores it.
+/// The progress of one shard, as its progress file stores it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// The shard (a part of the run): its number I, and the number N of shards.
+    /// The shard: its number I, and the number N of shards.
     pub shard: Shard,
     /// The digest of the run's plan; it covers the experiment, the input files and Foretoken's version.
     pub digest: String,
-    /// The version of Foretoken that runs the shard (a part of the run).
+    /// The version of Foretoken that runs the shard.
     pub version: String,
-    /// Are all cells (runs of one policy) of the shard finished? False as long as the shard runs, and if a cell failed.
+    /// Are all cells of the shard finished? False as long as the shard runs, and if a cell failed.
     pub complete: bool,
     /// How many runs the last command for this shard made, and how long they took.
     pub timing: Timing,
 }
 
-/// The path of the folder with the progress files of a run's shards (parts for several machines), one file per shard.
+/// The path of the folder with the progress files of a run's shards, one file per shard.
 pub struct Marks(PathBuf);
 
 impl Marks {
@@ -87,9 +87,9 @@ impl Marks {
         Ok((of, marks))
     }
 
-    /// Begins a shard (a part of a run): takes its lock and writes its progress file. As long as the returned lock
-    /// lives, no other process runs the shard. Returns `None` if the shard is complete and the stored results of its
-    /// runs are undamaged (`whole` is true). `goes_on`: may the call continue a shard that was begun before?
+    /// Begins a shard: takes its lock and writes its progress file. As long as the returned lock lives, no other
+    /// process runs the shard. Returns `None` if the shard is complete and the stored results of its runs are undamaged
+    /// (`whole` is true). `goes_on`: may the call continue a shard that was begun before?
     ///
     /// # Errors
     /// Another process runs the shard; the shard was begun before and `goes_on` is false; or the folder's shards have

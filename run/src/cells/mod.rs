@@ -1,6 +1,5 @@
-//! Runs the cells of a plan (the list of an experiment's runs) in parallel. A cell is one run: one policy, one
-//! combination of swept values and one seed. The results of a cell are written to a file as soon as the cell is
-//! finished.
+//! Runs the cells of a plan in parallel. A cell is one run: one policy, one combination of swept values and one seed.
+//! The results of a cell are written to a file as soon as the cell is finished.
 //!
 //! Results do not depend on the order in which cells finish: they are made afterwards from the files of the cells, in
 //! the order of the plan.
@@ -52,9 +51,8 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs every cell of the plan (a run of one policy with one seed) whose stored result is missing or damaged in the
-/// results folder. Finished cells stay in the folder, also after an error or an interrupt. Returns the simulator's
-/// speed.
+/// Runs every cell of the plan whose stored result is missing or damaged in the results folder. Finished cells stay in
+/// the folder, also after an error or an interrupt. Returns the simulator's speed.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, a cell's workload or server cannot be built, a policy cannot be run (see
@@ -70,10 +68,9 @@ pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     result.map(|()| speed)
 }
 
-/// Runs the cells (runs of one policy) of a shard (a part of the run) whose stored results are missing or damaged in
-/// the results folder. If a cell fails, its failure is stored, and the other cells still run. Returns the simulator's
-/// speed and all stored failures of the shard. If `again` is true, cells that failed before are run again; otherwise
-/// they are skipped.
+/// Runs the cells of a shard whose stored results are missing or damaged in the results folder. If a cell fails, its
+/// failure is stored, and the other cells still run. Returns the simulator's speed and all stored failures of the
+/// shard. If `again` is true, cells that failed before are run again; otherwise they are skipped.
 ///
 /// # Errors
 /// The folder of the cells cannot be made, the run is interrupted, or a finished cell cannot be stored or decoded.
@@ -118,7 +115,7 @@ pub fn comparison(plan: &Plan, id: CellId) -> usize {
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
-    /// The files in which a shard (a part of a run) stores failures. `None` for a run that ends at the first failure.
+    /// The files in which a shard stores failures. `None` for a run that ends at the first failure.
     failures: Option<Failures>,
     progress: Progress,
     interrupt: &'a AtomicBool,
@@ -139,9 +136,9 @@ impl Runner<'_> {
         run(&first).and_then(|()| run(&rest))
     }
 
-    /// Runs the policies of one comparison (one combination of swept values with one seed), except those that are
-    /// finished or have failed. The autoregressive baseline runs first, because the TPOT bound may be a multiple of its
-    /// P90 TPOT. If the baseline fails, the other policies do not run.
+    /// Runs the policies of one comparison, except those that are finished or have failed. The autoregressive baseline
+    /// runs first, because the TPOT bound may be a multiple of its P90 TPOT. If the baseline fails, the other policies
+    /// do not run.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
         let baseline = id(self.plan.baseline);
@@ -182,13 +179,12 @@ impl Runner<'_> {
         self.failures.as_ref().is_some_and(|f| f.get(id).is_some())
     }
 
-    /// Is the cell (one run) finished, or did it fail before? In both cases the cell is not run.
+    /// Is the cell finished, or did it fail before? In both cases the cell is not run.
     fn is_settled(&self, id: CellId) -> bool {
         self.store.has(id) || self.has_failed(id)
     }
 
-    /// Handles the failure of a cell (one run of one policy). A shard stores the failure and goes on; any other run
-    /// returns it as an error.
+    /// Handles the failure of a cell. A shard stores the failure and goes on; any other run returns it as an error.
     fn failed(&self, id: CellId, problem: Box<Problem>) -> Result<()> {
         match &self.failures {
             Some(failures) if problem.exit != Exit::Interrupted => failures.keep(id, &key(self.plan, id), &problem),
@@ -197,9 +193,8 @@ impl Runner<'_> {
     }
 
     /// The SLO bounds of a comparison whose TPOT bound is a multiple of the P90 TPOT of the autoregressive run of
-    /// another variant (combination of swept values). `None` if the bound does not come from another variant. Reads the
-    /// results of that autoregressive run from its file. If there is no file, makes that run here, which gives the same
-    /// bound.
+    /// another variant. `None` if the bound does not come from another variant. Reads the results of that
+    /// autoregressive run from its file. If there is no file, makes that run here, which gives the same bound.
     fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
         let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
         let id = CellId { variant: from, seed, policy: self.plan.baseline };
@@ -219,9 +214,9 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs and stores a cell (one policy with one seed). Returns its SLO bounds, or `None` if the cell failed and its
-    /// failure was stored. `slo` are the SLO bounds to apply. The caller gives `None` for the autoregressive baseline:
-    /// a TPOT bound that is a multiple of an autoregressive run's TPOT is then computed from this run itself.
+    /// Runs and stores a cell. Returns its SLO bounds, or `None` if the cell failed and its failure was stored. `slo`
+    /// are the SLO bounds to apply. The caller gives `None` for the autoregressive baseline: a TPOT bound that is a
+    /// multiple of an autoregressive run's TPOT is then computed from this run itself.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
         let mut file = self.store.begin(id)?;

@@ -14,11 +14,11 @@ pub const RECORDINGS: &str = "recordings";
 /// Name of the folder, in the results, with the probes of a capacity search: the runs at each request rate, or with
 /// each number of replicas, that the search tried. The folder is removed when the search is complete.
 pub const PROBES: &str = "probes";
-/// Name of the folder, in the results, with the finished cells (runs of one policy), and with the failures of a shard's
-/// cells. It is removed when the run is complete.
+/// Name of the folder, in the results, with the finished cells, and with the failures of a shard's cells. It is removed
+/// when the run is complete.
 pub const CELLS: &str = "cells";
-/// Name of the folder, in the results, with the progress files and locks of shards (parts of the run), and with the
-/// experiment as the user gave it. It is removed when the shards are merged.
+/// Name of the folder, in the results, with the progress files and locks of shards, and with the experiment as the user
+/// gave it. It is removed when the shards are merged.
 pub const SHARDS: &str = "shards";
 /// Name of the folder, in the results, with the SVG figures.
 pub const FIGURES: &str = "figures";

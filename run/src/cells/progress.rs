@@ -1,21 +1,21 @@
-//! Counts the finished cells (runs of one policy), and measures how fast the simulator is.
+//! Counts the finished cells, and measures how fast the simulator is.
 
 use crate::bar::{Bar, Counts};
 use foretoken_sim::Summary;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Counts the cells (runs of one policy) that have ended, shows a progress bar, and measures the simulator's speed.
+/// Counts the cells that have ended, shows a progress bar, and measures the simulator's speed.
 pub struct Progress {
     bar: Bar,
     started: Instant,
     sums: Mutex<Speed>,
 }
 
-/// The simulator's speed over the cells (runs of one policy) that this process ran.
+/// The simulator's speed over the cells that this process ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
-    /// Number of cells (runs of one policy) that this process ran.
+    /// Number of cells that this process ran.
     pub cells: u64,
     /// Number of decoding requests, summed over the steps of all cells that this process ran.
     pub request_steps: u64,
@@ -28,13 +28,12 @@ pub struct Speed {
 }
 
 impl Progress {
-    /// Starts a progress bar and a clock for `cells` cells (runs of one policy).
+    /// Starts a progress bar and a clock for `cells` cells.
     pub fn new(cells: u64, counts: &Counts) -> Progress {
         Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }
 
-    /// Counts `cells` cells (runs of one policy) that are not run, because they finished or failed before. They do not
-    /// count in the speed.
+    /// Counts `cells` cells that are not run, because they finished or failed before. They do not count in the speed.
     pub fn skip(&self, cells: u64) {
         self.bar.inc(cells);
     }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// seed), because the TPOT bound of a comparison may be a multiple of the TPOT of its autoregressive run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shard {
-    /// Number N of shards (parts for several machines) into which the run is split.
+    /// Number N of shards into which the run is split.
     pub of: u32,
     /// Number of this shard (part of the run), from 1.
     pub index: u32,

@@ -1,5 +1,5 @@
-//! Stores finished cells (runs of one policy) on disk, so that a killed run can be resumed. Each cell has a file of its
-//! own, which is written completely or not at all.
+//! Stores finished cells on disk, so that a killed run can be resumed. Each cell has a file of its own, which is
+//! written completely or not at all.
 //!
 //! A file ends with a seal, a digest of its other bytes. The seal also depends on the experiment and the cell. If the
 //! seal does not match (a damaged file, or a cell of another experiment), a warning names the file, and the cell is run
@@ -90,18 +90,17 @@ impl Stored {
     }
 }
 
-/// [`Store::damage`] checks at most this many other cells (runs of one policy) to find the cell to which a damaged file
-/// belongs.
+/// [`Store::damage`] checks at most this many other cells to find the cell to which a damaged file belongs.
 const MOST_OTHERS: usize = 1000;
 
-/// The folder in which the finished cells (runs of one policy) of a plan are stored.
+/// The folder in which the finished cells of a plan are stored.
 pub struct Store {
     folder: PathBuf,
     key: blake3::Hash,
 }
 
 impl Store {
-    /// Opens the folder of finished cells (runs of one policy) of the plan with the given digest.
+    /// Opens the folder of finished cells of the plan with the given digest.
     ///
     /// # Errors
     /// The folder of the cells cannot be made.
@@ -112,12 +111,12 @@ impl Store {
         Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
     }
 
-    /// Is the result of the cell (one run) stored in an undamaged file?
+    /// Is the result of the cell stored in an undamaged file?
     pub fn has(&self, id: CellId) -> bool {
         digest(&self.path(id)).is_ok_and(|read| read.is_some_and(|(digest, seal)| self.seals(id, &digest) == seal))
     }
 
-    /// The path of the file with the results of the cell `id` (one run of one policy); the file may not exist.
+    /// The path of the file with the results of the cell `id`; the file may not exist.
     pub fn file(&self, id: CellId) -> PathBuf {
         self.path(id)
     }
@@ -147,8 +146,7 @@ impl Store {
         Some(format!("{} {why}", path.display()))
     }
 
-    /// Reads the stored results of a cell (one run of one policy). `None` if the cell is not stored, or if its file is
-    /// damaged.
+    /// Reads the stored results of a cell. `None` if the cell is not stored, or if its file is damaged.
     ///
     /// # Errors
     /// The file's seal (checksum) matches, but the content cannot be decoded.
@@ -158,8 +156,8 @@ impl Store {
         Ok(Some(stored))
     }
 
-    /// Reads the results of a cell (one run) as [`load`](Store::load) does, but leaves the per-request records in the
-    /// file, to be read in pieces.
+    /// Reads the results of a cell as [`load`](Store::load) does, but leaves the per-request records in the file, to be
+    /// read in pieces.
     ///
     /// # Errors
     /// The file's seal (checksum) matches, but the content cannot be decoded.
@@ -174,7 +172,7 @@ impl Store {
         Ok(Some((postcard::from_bytes(&rest).map_err(|e| unread(&e))?, pieces)))
     }
 
-    /// Begins the results file of the cell `id` (one run). The records of its requests are added while the run goes on.
+    /// Begins the results file of the cell `id`. The records of its requests are added while the run goes on.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -182,7 +180,7 @@ impl Store {
         CellFile::create(&self.path(id), (self.key, name(id))).map_err(write_problem)
     }
 
-    /// Writes the results of a finished cell (one run) to its file.
+    /// Writes the results of a finished cell to its file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -215,7 +213,7 @@ impl Store {
     }
 }
 
-/// The name of the file with the results of the cell `id` (one run).
+/// The name of the file with the results of the cell `id`.
 pub fn name(id: CellId) -> String {
     format!("v{}-s{}-p{}.cell", id.variant, id.seed, id.policy)
 }

@@ -1,10 +1,10 @@
-//! Joins the warnings of many cells (runs of one policy each) into few lines. A line names the policies that gave the
-//! warning. If only some runs of these policies gave the warning, the line says how many, and names the first of these
-//! runs. Warnings that differ only in numbers become one line with the range of each number.
+//! Joins the warnings of many cells into few lines. A line names the policies that gave the warning. If only some runs
+//! of these policies gave the warning, the line says how many, and names the first of these runs. Warnings that differ
+//! only in numbers become one line with the range of each number.
 
 use foretoken_report::Key;
 
-/// Collects the warnings of many cells (runs of one policy each), to print each kind of warning once.
+/// Collects the warnings of many cells, to print each kind of warning once.
 #[derive(Default)]
 pub struct Warnings {
     kinds: Vec<Kind>,
@@ -24,7 +24,7 @@ struct Kind {
 }
 
 impl Warnings {
-    /// Adds the warnings `from` of one cell (a run of one policy).
+    /// Adds the warnings `from` of one cell.
     pub fn collect(&mut self, cell: &Key, from: Vec<String>) {
         match self.cells.iter_mut().find(|(policy, _)| *policy == cell.policy) {
             Some((_, cells)) => *cells += 1,
@@ -45,7 +45,7 @@ impl Warnings {
         }
     }
 
-    /// The joined warnings of all cells (runs of one policy each), one line for each kind of warning.
+    /// The joined warnings of all cells, one line for each kind of warning.
     pub fn texts(self) -> Vec<String> {
         let policies = self.cells.len();
         let one = |kind: Kind| {
@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// The swept values and the seed of a cell (a run of one policy), as text.
+/// The swept values and the seed of a cell, as text.
 fn name(cell: &Key) -> String {
     let swept = cell.sweep.iter().map(|s| format!("{} = {}", s.path, s.value));
     swept.chain([format!("seed {}", cell.seed)]).collect::<Vec<_>>().join(", ")

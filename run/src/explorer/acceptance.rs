@@ -18,8 +18,8 @@ const OUTPUT: u32 = 256;
 /// The most draft tokens of a request in a step that a user can choose on the explorer's page.
 pub(super) const LONGEST: usize = 16;
 
-/// Mean numbers of emitted tokens and of draft tokens of a round (one request's draft tokens of one step) under one
-/// acceptance source, by the draft length that the policy asks for.
+/// Mean numbers of emitted tokens and of draft tokens of a round under one acceptance source, by the draft length that
+/// the policy asks for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Acceptance {
     /// The acceptance source (which decides which draft tokens are right), with its settings as in an experiment.
@@ -30,8 +30,8 @@ pub struct Acceptance {
     /// Mean number of tokens that a request emits in a step, the target's own token included. The index is the draft
     /// length, from 0 to [`LONGEST`].
     pub tokens: Vec<f64>,
-    /// For each draft length, the shares of rounds (one request's draft tokens of one step) that have a first, second,
-    /// … draft token: a lookup may find fewer draft tokens than asked for. `None` if every round has all of them.
+    /// For each draft length, the shares of rounds that have a first, second, … draft token: a lookup may find fewer
+    /// draft tokens than asked for. `None` if every round has all of them.
     pub shares: Option<Vec<Vec<f64>>>,
 }
 
@@ -53,9 +53,8 @@ impl Acceptance {
         Some(Acceptance::of(source, note, &*built, &workload))
     }
 
-    /// Goes through the rounds (one request's draft tokens of one step) of all requests of `workload` with each fixed
-    /// draft length. Averages the numbers of emitted tokens and of draft tokens per round. `bits` says which draft
-    /// tokens are right.
+    /// Goes through the rounds of all requests of `workload` with each fixed draft length. Averages the numbers of
+    /// emitted tokens and of draft tokens per round. `bits` says which draft tokens are right.
     fn of(source: &Rates, note: String, bits: &dyn AcceptanceSource, workload: &Workload) -> Acceptance {
         // The index of `emitted` and `rounds` is the draft length that is asked for. `emitted` counts output tokens;
         // `rounds` counts the rounds (one request's draft tokens of one step) by their number of draft tokens.

@@ -41,7 +41,7 @@ const SCRIPTS: [&str; 6] = [
 ];
 
 /// A machine (target, draft and their costs) that the explorer's page offers in addition to its presets. It comes from
-/// a profile (a file of pass costs), or is the hardware of a run.
+/// a profile, or is the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The machine's name on the page.

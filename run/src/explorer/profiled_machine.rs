@@ -7,9 +7,8 @@ use foretoken_sim::{Drafting, PassShape, Time};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// The machine that the profile `file` (a file of pass costs) describes. The profile has times of single passes, or
-/// costs that were fitted to the steps of an observed server. Prints a warning if the file was edited after it was
-/// made.
+/// The machine that the profile `file` describes. The profile has times of single passes, or costs that were fitted to
+/// the steps of an observed server. Prints a warning if the file was edited after it was made.
 ///
 /// # Errors
 /// The file is no profile, or its target passes take no time.
@@ -52,8 +51,7 @@ fn timed(profile: &Profile) -> Machine {
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
-        // The profile (file of pass costs) has times of single passes only, so the host's time between passes is not
-        // known.
+        // The profile has times of single passes only, so the host's time between passes is not known.
         step_overhead_s: 0.0,
         host: None,
         acceptance: None,

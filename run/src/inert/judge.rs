@@ -29,10 +29,10 @@ const BUILD: (u64, u64) = (50_000, 20);
 /// Repeats an experiment's runs with settings left out or changed, and compares the numbers with the unchanged run's.
 pub struct Judge<'a> {
     pub plan: &'a Plan,
-    /// Digest and size of the results of each cell (one run of one policy) in the unchanged run, in the order of the
-    /// plan, which lists all runs.
+    /// Digest and size of the results of each cell in the unchanged run, in the order of the plan, which lists all
+    /// runs.
     pub numbers: &'a [Numbers],
-    /// Number of request-steps (one request in one step) that may still be simulated.
+    /// Number of request-steps that may still be simulated.
     pub budget: u64,
     pub interrupt: &'a AtomicBool,
 }
@@ -47,9 +47,8 @@ type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
     /// Tries each setting of `trials`: runs the experiment without it or with another value. `setting` has the workload
-    /// and server of the plan's first variant (combination of swept values) with the first seed. Returns (the trials
-    /// that changed no number, each with the part of the run that was repeated for it; the trials for which the budget
-    /// was too small).
+    /// and server of the plan's first variant with the first seed. Returns (the trials that changed no number, each
+    /// with the part of the run that was repeated for it; the trials for which the budget was too small).
     ///
     /// # Errors
     /// The workload or server of the first variant and seed cannot be built, or the work is interrupted. If the
@@ -89,9 +88,8 @@ impl Judge<'_> {
     }
 
     /// The cost of repeating a comparison (all policies with one seed and one combination of swept values), in
-    /// request-steps (decoding requests, summed over steps). With a `policy` (an index in the file), only this policy
-    /// and the autoregressive baseline run; else all policies. `share` (0 to 1) is the part of the requests that is
-    /// run.
+    /// request-steps. With a `policy` (an index in the file), only this policy and the autoregressive baseline run;
+    /// else all policies. `share` (0 to 1) is the part of the requests that is run.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
         let steps: u64 = match policy.map(|i| self.index_in_plan(i)) {
@@ -181,8 +179,8 @@ impl Judge<'_> {
         Ok(Some(Evidence::Whole))
     }
 
-    /// The SLO bounds that the autoregressive run of variant (combination of swept values) `from` gives if the settings
-    /// of `trials` are changed. `None` if that run fails.
+    /// The SLO bounds that the autoregressive run of variant `from` gives if the settings of `trials` are changed.
+    /// `None` if that run fails.
     fn bound(&self, from: usize, seed: usize, trials: &[&Trial], policy: Option<usize>) -> Result<Option<Slo>> {
         let requests = self.row(from, seed)[0].requests;
         let Ok(altered) = alter(self.plan, from, trials, policy, requests) else { return Ok(None) };

@@ -42,10 +42,10 @@ pub enum Check {
     Never,
 }
 
-/// Number of request-steps (one request in one step) that the check may simulate after any run, also after a short one.
-/// Simulating them takes a few seconds.
+/// Number of request-steps that the check may simulate after any run, also after a short one. Simulating them takes a
+/// few seconds.
 const SMALL: u64 = 12_000_000;
-/// After a long run, the check may simulate at most 1 / PART of the run's request-steps (one request in one step).
+/// After a long run, the check may simulate at most 1 / PART of the run's request-steps.
 const PART: u64 = 4;
 
 /// Finds the settings of a finished run that did nothing. `numbers` has the digest of each run's results, in the order
@@ -101,8 +101,8 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    // With `slo.reference`, the TPOT bound of one variant (combination of swept values) comes from the autoregressive
-    // run of another. A trial runs one variant at a time, so it would not show the setting's effect.
+    // With `slo.reference`, the TPOT bound of one variant comes from the autoregressive run of another. A trial runs
+    // one variant at a time, so it would not show the setting's effect.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];

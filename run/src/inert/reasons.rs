@@ -21,8 +21,8 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Collects the facts that explain settings without effect from a plan's first variant (combination of swept
-    /// values). `setting` is that variant with the first seed.
+    /// Collects the facts that explain settings without effect from a plan's first variant. `setting` is that variant
+    /// with the first seed.
     pub fn new(plan: &'a Plan, setting: &'a Setting) -> Facts<'a> {
         let sees_more = |spec: &PolicySpec| spec.sees_hidden_truth() || !spec.definition().tries(1).is_empty();
         let servers = plan.policies.iter().map(|entrant| &entrant.spec).filter(|spec| !sees_more(spec));

@@ -107,9 +107,9 @@ fn bound(document: &mut Document, requests: u64) -> Result<()> {
 
 impl Trials {
     /// Makes a trial (a run without the setting) for each key that the experiment's file gives and for which `wanted`
-    /// is true. Leaves out swept keys, keys with their default value, keys that a profile (file of pass costs) filled
-    /// in, the keys of [`NOT_TRIED`], and single keys of a model's shape or a GPU's datasheet. `requests` is the number
-    /// of requests of the first variant (combination of swept values).
+    /// is true. Leaves out swept keys, keys with their default value, keys that a profile filled in, the keys of
+    /// [`NOT_TRIED`], and single keys of a model's shape or a GPU's datasheet. `requests` is the number of requests of
+    /// the first variant.
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();

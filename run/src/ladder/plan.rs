@@ -1,6 +1,5 @@
 //! Makes the list of runs from which ladders are computed (a ladder splits a policy's loss by missing knowledge): each
-//! policy without and with added knowledge, the bounds (policies that know more than a server can), and the oracles
-//! (policies that know which draft tokens are right).
+//! policy without and with added knowledge, the bounds, and the oracles.
 
 use crate::arena::REFERENCES;
 use crate::plan::Plan;
@@ -16,9 +15,9 @@ const WRAPPERS: [&str; 3] = ["true-cost", "true-calibration", "true-rates"];
 /// The policies of rungs four to six of a ladder, which splits a policy's loss by missing knowledge. Each of them runs
 /// in place of that policy and knows more than a server can.
 const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
-/// Each bound (a policy that knows more than a server can) runs with each of these values of its setting `price` (what
-/// a second of a step's time costs, in tokens: the number times the tokens per second that `decode` or `system` names).
-/// With the empty value, the setting is left out. For each bound, only the run with the least E2E counts.
+/// Each bound runs with each of these values of its setting `price` (what a second of a step's time costs, in tokens:
+/// the number times the tokens per second that `decode` or `system` names). With the empty value, the setting is left
+/// out. For each bound, only the run with the least E2E counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
 /// The runs from which one policy's ladder (its loss, split by missing knowledge) is made, as labels of policies.
@@ -41,8 +40,7 @@ pub struct LadderRuns {
     /// For each bound (a policy of a ladder that knows more than a server can), its labels with each value of `PRICES`
     /// for the setting `price`.
     pub bounds: [Vec<String>; 3],
-    /// The labels of the oracles (policies that know which draft tokens are right); the oracle with the least E2E is
-    /// the last rung of every ladder.
+    /// The labels of the oracles; the oracle with the least E2E is the last rung of every ladder.
     pub oracles: Vec<String>,
 }
 
@@ -97,8 +95,8 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
     let bounds = [priced(BOUNDS[0], &mut specs)?, priced(BOUNDS[1], &mut specs)?, priced(BOUNDS[2], &mut specs)?];
     let mut oracles = Vec::new();
     for text in REFERENCES {
-        // The bounds (policies that know more than a server can) on the ladder's rungs before the last draft chains, so
-        // only an oracle (a policy that knows which draft tokens are right) that drafts chains can be on the last rung.
+        // The bounds on the ladder's rungs before the last draft chains, so only an oracle that drafts chains can be on
+        // the last rung.
         if !read(text)?.definition().drafts_trees() {
             oracles.push(listed(text, &mut specs)?);
         }

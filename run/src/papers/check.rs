@@ -215,8 +215,8 @@ impl Check<'_> {
         values.join(", ")
     }
 
-    /// Checks that the swept setting `along` takes at least two values in the variants (combinations of swept values)
-    /// that `at` picks. `numbers`: must the values be numbers?
+    /// Checks that the swept setting `along` takes at least two values in the variants that `at` picks. `numbers`: must
+    /// the values be numbers?
     fn along(&self, along: &str, at: &At, path: &Path, numbers: bool) -> Result<()> {
         let place = path.key("along");
         self.swept(along, &place)?;

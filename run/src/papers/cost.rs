@@ -10,8 +10,8 @@ use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
 /// The draft length with the most expected tokens per second. The tokens per second are computed with the linear cost
-/// model that policies get. Returns the range of this draft length over the variants (combinations of swept values)
-/// that have the swept values in `what.at`.
+/// model that policies get. Returns the range of this draft length over the variants that have the swept values in
+/// `what.at`.
 ///
 /// # Errors
 /// A variant cannot be built, for example because no linear cost model fits its true costs.
@@ -69,7 +69,7 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
 
 /// The number of output tokens per round (one request's step: draft passes, then a verify pass) that a published
 /// throughput implies: tokens per second × time of a round by the true costs of passes. Returns the range of this
-/// number over the variants (combinations of swept values) that have the swept values in `what.at`.
+/// number over the variants that have the swept values in `what.at`.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;

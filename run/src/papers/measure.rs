@@ -1,6 +1,5 @@
 //! Measures the quantity of a paper's claim in a finished comparison. There are a few general kinds of quantities, such
-//! as a gain or a crossing. Each is measured in the variants (combinations of swept values) that the claim's `at`
-//! picks.
+//! as a gain or a crossing. Each is measured in the variants that the claim's `at` picks.
 //!
 //! Most quantities are computed from the runs' means over seeds. Two groups are computed without the runs' results:
 //! quantities of the pass costs alone (`cost.rs`), and quantities that follow from which draft tokens are right

@@ -10,8 +10,7 @@ use foretoken_spec::paper::{Estimate, Keep};
 use foretoken_spec::problem::Result;
 
 /// Number of accepted draft tokens that the draft model's confidences predict / actual number − 1, over all requests,
-/// with the first seed. Returns the range of this number over the variants (combinations of swept values) that have the
-/// swept values in `what.at`.
+/// with the first seed. Returns the range of this number over the variants that have the swept values in `what.at`.
 ///
 /// # Errors
 /// A variant cannot be built, for example because its trace is missing.

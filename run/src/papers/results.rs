@@ -16,7 +16,7 @@ pub enum Measured {
     /// range, an open end lies beyond the swept values. In a stated range, an open end means a direction, such as "at
     /// least".
     Numbers(Option<f64>, Option<f64>),
-    /// Labels of policies. A measured value has one label for each variant (combination of swept values).
+    /// Labels of policies. A measured value has one label for each variant.
     Policies(Vec<String>),
     /// The claim's quantity does not exist in this run.
     Nothing,
@@ -58,13 +58,12 @@ impl Measured {
 pub struct Results<'a> {
     /// The plan of the experiment that was run.
     pub plan: &'a Plan,
-    /// The finished runs of the experiment, in the order of the plan: variants (combinations of swept values) vary
-    /// slowest, then seeds, then policies.
+    /// The finished runs of the experiment, in the order of the plan: variants vary slowest, then seeds, then policies.
     pub cells: &'a [Cell],
 }
 
 impl<'a> Results<'a> {
-    /// The runs of a policy in variant number `variant` (a combination of swept values), one per seed.
+    /// The runs of a policy in variant number `variant`, one per seed.
     pub fn cells_of(&self, variant: usize, policy: &str) -> impl Iterator<Item = &'a Cell> + use<'a> {
         let (policies, seeds) = (self.plan.policies.len(), self.plan.seeds.len());
         let at = self.plan.policies.iter().position(|p| p.spec.label() == policy);

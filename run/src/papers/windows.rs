@@ -11,7 +11,7 @@ use foretoken_spec::paper::Windows;
 const USUAL: [f64; 2] = [0.1, 0.9];
 
 /// The range between the two quantiles [`USUAL`] of the windows' mean draft lengths, over all seeds and all variants
-/// (combinations of swept values) that have the swept values in `what.at`. A window is a few seconds of a run.
+/// that have the swept values in `what.at`. A window is a few seconds of a run.
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
     let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();

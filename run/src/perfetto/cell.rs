@@ -16,7 +16,7 @@ use std::path::Path;
 
 const STEPS: &str = "steps.parquet";
 
-/// One run in a results folder (one policy with one seed), with its steps and requests.
+/// One run in a results folder, with its steps and requests.
 pub struct Cell {
     /// The policy, seed and swept values of the run that the timeline shows.
     pub key: Key,

@@ -43,7 +43,7 @@ pub struct Results {
     pub plan: Plan,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: Source,
-    /// The finished runs (one policy with one seed each), in the order of the plan, which lists all runs.
+    /// The finished runs, in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
     /// The figures of these runs, if they were drawn already.
     pub figures: Option<Vec<Figure>>,

@@ -57,8 +57,7 @@ fn value(experiment: &Experiment) -> toml::Value {
 }
 
 /// Does the swept setting with index `at` have an effect in closed loops? `experiments` has the closed-loop experiment
-/// of each variant (combination of swept values), as TOML. True if the experiments of two variants that differ only in
-/// this setting are different.
+/// of each variant, as TOML. True if the experiments of two variants that differ only in this setting are different.
 fn matters(plan: &Plan, experiments: &[toml::Value], at: usize) -> bool {
     let choices = |v: usize| &plan.variants[v].choices;
     let differ_in_it_alone = |a: usize, b: usize| {

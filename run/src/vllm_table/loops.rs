@@ -46,8 +46,8 @@ pub struct Loops<'a> {
 }
 
 impl<'a> Loops<'a> {
-    /// Prepares the closed loops of a variant (combination of swept values) for these seeds. Also returns a [`Setting`]
-    /// with [`SAMPLE`] requests of the workload.
+    /// Prepares the closed loops of a variant for these seeds. Also returns a [`Setting`] with [`SAMPLE`] requests of
+    /// the workload.
     ///
     /// # Errors
     /// The workload or server of the first seed cannot be built.

@@ -1,5 +1,5 @@
-//! A tape (the log of a live run) as a file. The run appends its steps as it goes, so that a killed process loses at
-//! most the last second of the run.
+//! A tape as a file. The run appends its steps as it goes, so that a killed process loses at most the last second of
+//! the run.
 //!
 //! A file is a sequence of frames with checksums (`foretoken_intact::frames`). The contents of a frame are encoded with
 //! postcard. The first frame is the [`Head`], the next frames are steps, and the last frame is the [`Tail`]. If the
@@ -17,14 +17,13 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
-/// The kind of file that a tape (the log of a live run) is: a name and a version.
+/// The kind of file that a tape is: a name and a version.
 pub const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
 /// Longest time between two flushes to disk, on the run's clock (1 s). A killed process loses at most this much of the
 /// run.
 const FLUSH_EVERY: Time = Time(1_000_000_000_000);
 
-/// The content of a frame (a part of the file with a checksum) after the head: a step, or the tail, which ends the
-/// file.
+/// The content of a frame after the head: a step, or the tail, which ends the file.
 #[derive(Deserialize)]
 enum Event {
     Step(StepTrace),
@@ -47,7 +46,7 @@ pub struct TapeWriter {
 }
 
 impl TapeWriter {
-    /// Starts the tape (the log of a live run) in a new file.
+    /// Starts the tape in a new file.
     ///
     /// # Errors
     /// The file cannot be made or written.
@@ -73,7 +72,7 @@ impl TapeWriter {
         Ok(())
     }
 
-    /// Appends `tail`, which ends the tape. Returns when the whole tape (the log of a live run) is on the disk.
+    /// Appends `tail`, which ends the tape. Returns when the whole tape is on the disk.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -91,36 +90,36 @@ impl TapeWriter {
     }
 }
 
-/// Why a tape (the log of a live run) cannot be read.
+/// Why a tape cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TapeError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file is not a tape (the log of a live run).
+    /// The file is not a tape.
     #[error("this is not the recording of a live run, or one of before version 2")]
     Foreign,
-    /// The tape (the log of a live run) was written in another version of the format.
+    /// The tape was written in another version of the format.
     #[error("the recording is of version `{}`, and this Foretoken reads 2", found.escape_ascii())]
     Version {
-        /// The version of the format in the file of the tape (the log of a live run).
+        /// The version of the format in the file of the tape.
         found: u8,
     },
-    /// The tape (the log of a live run) ends within its head, the part before the first step.
+    /// The tape ends within its head, the part before the first step.
     #[error("the recording has no head: it ends after {0} bytes")]
     NoHead(u64),
-    /// The bytes of a frame (a part of the file with a checksum) were changed after they were written.
+    /// The bytes of a frame were changed after they were written.
     #[error("{0}")]
     Damaged(Damage),
-    /// A frame (a part of the file with a checksum) is undamaged, but this version cannot decode it, or its content
-    /// cannot be in such a file at this place, for example a step after the last part of the log.
+    /// A frame is undamaged, but this version cannot decode it, or its content cannot be in such a file at this place,
+    /// for example a step after the last part of the log.
     #[error("frame {frame}, which begins at byte {offset}, {what}")]
     Wrong {
         /// Index of the frame (the part of the file), from 0.
         frame: u64,
         /// Offset of the frame (the part of the file) in bytes.
         offset: u64,
-        /// What is wrong with the frame (a part of the file with a checksum), as text.
+        /// What is wrong with the frame, as text.
         what: String,
     },
 }
@@ -136,7 +135,7 @@ impl From<FrameError> for TapeError {
     }
 }
 
-/// Reads a tape (the log of a live run) to its end. If the file was cut, reads it to the cut; the result says so.
+/// Reads a tape to its end. If the file was cut, reads it to the cut; the result says so.
 ///
 /// # Errors
 /// The file cannot be read, is not a tape, has another version, or is damaged.
@@ -147,8 +146,8 @@ pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
     }
 }
 
-/// Reads a tape (the log of a live run) to its end. If the file was cut or damaged, reads it to the cut or to the
-/// first damaged frame; the result says so.
+/// Reads a tape to its end. If the file was cut or damaged, reads it to the cut or to the first damaged frame; the
+/// result says so.
 ///
 /// # Errors
 /// The file cannot be read, is not a tape, has another version, or its head is damaged.
@@ -238,7 +237,7 @@ mod tests {
 
     fn step(n: u64) -> StepTrace {
         let end = Time::from_s(n as f64 * 0.3);
-        // A tape (the log of a live run) does not store the number of requests of a pass.
+        // A tape does not store the number of requests of a pass.
         let shape = PassShape { requests: 0, batched: n, context: 3, pairs: 4 };
         let mark = Mark { kind: MarkKind::Verify, begin: Time::ZERO, end, device: end, shape };
         StepTrace { step: n, marks: vec![mark], confidence: vec![0.5; 3], ..StepTrace::default() }
@@ -248,7 +247,7 @@ mod tests {
         Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![0] }
     }
 
-    /// The bytes of a tape file (the log of a live run) with `steps` steps.
+    /// The bytes of a tape file with `steps` steps.
     fn tape(steps: u64, tail: Option<&Tail>) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.tape");
@@ -278,8 +277,8 @@ mod tests {
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
     }
 
-    /// A tape (the log of a live run) that is cut after its head (the part before the first step) is read up to its
-    /// last complete step, and the result says where it was cut. A tape that is cut within its head is an error.
+    /// A tape that is cut after its head (the part before the first step) is read up to its last complete step, and the
+    /// result says where it was cut. A tape that is cut within its head is an error.
     #[test]
     fn a_cut_tape_is_read_up_to_its_last_whole_step_and_says_where_it_ends() {
         let bytes = tape(5, Some(&tail()));
@@ -300,9 +299,9 @@ mod tests {
         assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
     }
 
-    /// One bit of a tape (the log of a live run) is flipped. The tape may or may not have a tail, the part after the
-    /// last step. The reader must report damage, and never a complete or a cut tape. If the bit is in the first 8
-    /// bytes, the reader must report another kind of file or another version.
+    /// One bit of a tape is flipped. The tape may or may not have a tail, the part after the last step. The reader must
+    /// report damage, and never a complete or a cut tape. If the bit is in the first 8 bytes, the reader must report
+    /// another kind of file or another version.
     #[test]
     fn no_flipped_bit_passes_for_a_kill() {
         for bytes in [tape(5, Some(&tail())), tape(5, None)] {

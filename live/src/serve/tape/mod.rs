@@ -15,7 +15,7 @@ use foretoken_sim::live::StepTrace;
 use foretoken_sim::{Arrivals, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// The first part of a tape (the log of a live run): the facts known before the first step.
+/// The first part of a tape: the facts known before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// The label of the run's policy, under which results name it.
@@ -84,7 +84,7 @@ impl Head {
     }
 }
 
-/// The last part of a tape (the log of a live run): the facts known after the last step.
+/// The last part of a tape: the facts known after the last step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
     /// How the live run ended: completely, by an interrupt of the user, or by a failure of the device.
@@ -104,26 +104,25 @@ pub enum TapeEnding {
     Failed(String),
 }
 
-/// The content of a tape file (the log of a live run), in memory.
+/// The content of a tape file, in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tape {
     /// The facts known before the first step of the run, such as its requests.
     pub head: Head,
     /// The records of the run's steps, in order.
     pub steps: Vec<StepTrace>,
-    /// How the file of the tape (the log of a live run) ends: complete, cut or damaged.
+    /// How the file of the tape ends: complete, cut or damaged.
     pub end: End,
 }
 
-/// How the file of a tape (the log of a live run) ends.
+/// How the file of a tape ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// The file is complete: it ends with a tail, the facts known after the last step.
     Tail(Tail),
-    /// The file ends without a tail, after or within a frame (a part of the file with a checksum): the process was
-    /// killed, or the file was cut.
+    /// The file ends without a tail, after or within a frame: the process was killed, or the file was cut.
     Cut(Cut),
-    /// A frame (a part of the file with a checksum) is damaged. Only the frames before it were read.
+    /// A frame is damaged. Only the frames before it were read.
     Damaged(Damage),
 }
 
@@ -137,12 +136,12 @@ impl Tape {
         }
     }
 
-    /// True if the tape (the log of the run) has a tail, and all requests of the run ended.
+    /// True if the tape has a tail, and all requests of the run ended.
     pub fn complete(&self) -> bool {
         self.tail().is_some_and(|t| t.ending == TapeEnding::Done)
     }
 
-    /// The last time in the tape (the log of the run), on the run's clock; 0 without steps.
+    /// The last time in the tape, on the run's clock; 0 without steps.
     pub fn last(&self) -> Time {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }

@@ -1,12 +1,12 @@
-//! Checks that the content of a tape (the log of a live run) is possible. Checksums find damaged frames (parts of the
-//! file). This check finds undamaged frames whose content no run can write.
+//! Checks that the content of a tape is possible. Checksums find damaged frames (parts of the file). This check finds
+//! undamaged frames whose content no run can write.
 
 use super::{Head, Tail};
 use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_sim::live::{Round, StepTrace};
 
-/// Says what is impossible in the head of a tape (the log of a live run), such as lists of different lengths. `None` if
-/// all is possible. The text continues a sentence that begins with "frame 0".
+/// Says what is impossible in the head of a tape, such as lists of different lengths. `None` if all is possible. The
+/// text continues a sentence that begins with "frame 0".
 pub fn wrong_head(head: &Head) -> Option<String> {
     let requests = head.arrival.len();
     let columns =

@@ -1,13 +1,12 @@
-//! Rebuilds the records of requests and steps from the steps of a tape (the log of a live run). This works also if
-//! the run was killed.
+//! Rebuilds the records of requests and steps from the steps of a tape. This works also if the run was killed.
 
 use super::{Head, Tail, span};
 use foretoken_compare::live_runs::Records;
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Outcome, RequestRecords, StepRecord, Time};
 
-/// Rebuilds the records of requests and steps from a tape (the log of a live run): from `head` (the facts known before
-/// the first step), `steps` and `tail` (the facts known after the last step). `tail` is `None` if the run was killed.
+/// Rebuilds the records of requests and steps from a tape: from `head` (the facts known before the first step), `steps`
+/// and `tail` (the facts known after the last step). `tail` is `None` if the run was killed.
 pub fn rebuild_records<'a>(
     head: &Head,
     steps: impl IntoIterator<Item = &'a StepTrace>,
