@@ -196,7 +196,9 @@ impl<'a> Replay<'a> {
             let Some(next) = (0..places.len()).find(|&i| made.first[i] > at && places[i] > at) else { return false };
             let sent = self.answer(next).sent <= self.steps()[at].start;
             places[next] = at;
-            sent
+            // The order in which the scheduler gets the requests is known, so a place before an earlier request's
+            // explains nothing.
+            sent && places.is_sorted()
         } else {
             // The log has fewer prompts in this step than Foretoken's schedule. The last request that Foretoken
             // admitted in this step, and all requests after it in the scheduler's order, are moved to later steps.

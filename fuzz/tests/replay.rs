@@ -74,6 +74,7 @@ fn every_folder_is_of_a_target() {
     for folder in ["seeds", "corpus"] {
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
+            let name = name.trim_end_matches(".tar.gz");
             assert!(TARGETS.iter().any(|(target, _)| *target == name), "{folder}/{name} is of no target");
         }
     }

@@ -32,7 +32,7 @@ story = { constant = { rate = 0.0 } }
 fn accepted(table: &str, policy: &str) -> f64 {
     let row = table.lines().find(|line| line.trim_start().starts_with(policy)).expect(table);
     let columns: Vec<&str> = row.split_whitespace().rev().collect();
-    columns[3].parse().expect(row)
+    columns[4].parse().expect(row)
 }
 
 /// Draft tokens for code are always right, and draft tokens for stories never. `by-category` drafts nothing for

@@ -59,7 +59,7 @@ fn look_at(browser: &mut Browser, name: &str, page: &Path, axe: Option<&str>, fa
 }
 
 /// A script that returns the rules of axe-core that the page breaks, each with the first three elements that break it.
-const AXE: &str = "axe.run_drawn().then((found) => found.violations.map((rule) =>
+const AXE: &str = "axe.run().then((found) => found.violations.map((rule) =>
     `axe ${rule.id}: ${rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(' | ')}`))";
 
 /// Runs commands in the folder of `place`. They must exit with 0, or with 3 for a negative verdict.

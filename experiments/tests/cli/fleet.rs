@@ -191,7 +191,7 @@ fn clear_errors() {
         ),
         (vec!["fleet.replicas=[{ count = 2, role = \"encode\" }]"], "unknown name `encode`", ""),
         (vec![SPLIT], "fleet.link is missing", "bandwidth_gb_s = 50.0"),
-        (vec![SPLIT, LINK, "fleet.link.bandwidth_gb_s=0.0"], "0 is not a bandwidth above 0", ""),
+        (vec![SPLIT, LINK, "fleet.link.bandwidth_gb_s=0.0"], "0 is not a bandwidth of at least 0.001", ""),
         (vec![SPLIT, LINK, "fleet.link.latency_s=-1.0"], "-1 is not a time of at least 0 s", ""),
         (
             vec![SPLIT, "fleet.link={ bandwidth_gb_s = 1.0 }"],

@@ -91,8 +91,8 @@ const MARKS: [(&str, char, &str); 7] = [
 #[test]
 fn every_format_shows_every_mark() {
     let place = every_mark();
-    let text = place.run("out", &["--wide"]);
-    let printed = |format: &str| place.run("out", &["--resume", "--format", format]);
+    let text = place.run_drawn("out", &["--wide"]);
+    let printed = |format: &str| place.run_drawn("out", &["--resume", "--format", format]);
     let json: Value = serde_json::from_str(&printed("json")).unwrap();
     let mut rows: Vec<Row> = Vec::new();
     for variant in json["variants"].as_array().unwrap() {
@@ -160,7 +160,7 @@ fn every_format_shows_every_mark() {
 fn a_bound_of_an_overloaded_run_marks_the_attainment() {
     let place = every_mark();
     let named = r#"slo.reference={ at = { "workload.arrivals.poisson.rate" = 60.0 } }"#;
-    let csv = place.run("out", &["--no-figures", "--set", named, "--format", "csv"]);
+    let csv = place.run("out", &["--set", named, "--format", "csv"]);
     let rows = marked_rows(&csv);
     assert!(rows.iter().all(|(_, marks)| marks.iter().any(|mark| mark == "bound_of_overload")), "{rows:?}");
 }
@@ -170,8 +170,7 @@ fn a_bound_of_an_overloaded_run_marks_the_attainment() {
 #[test]
 fn no_interval_goes_beyond_its_quantity() {
     let place = every_mark();
-    let few =
-        ["--no-figures", "--set", "workload.requests=12", "--set", "acceptance.source={ constant = { rate = 0.05 } }"];
+    let few = ["--set", "workload.requests=12", "--set", "acceptance.source={ constant = { rate = 0.05 } }"];
     let csv = place.run("out", &[&few[..], &["--set", "slo={ tpot_s = 0.0125 }", "--format", "csv"]].concat());
     let mut table = csv::Reader::from_reader(csv.as_bytes());
     let head = table.headers().unwrap().clone();

@@ -75,6 +75,8 @@ fn stage(decide_help: &str) -> Place {
     std::fs::write(place.path("experiment.toml"), sglang).unwrap();
     let trace = "t_s,input_tokens,output_tokens\n0.0,10,1\n1.0,30,3\n";
     std::fs::write(place.path("BurstGPT_1.csv"), trace).unwrap();
+    let log = "{\"timestamp\": 0.5, \"input_length\": 32, \"output_length\": 3, \"hash_ids\": [1, 2]}\n";
+    std::fs::write(place.path("qwen_trace.jsonl"), log).unwrap();
     let (_, state) = decide_help.split_once('{').expect("the help of decide shows a state");
     let (state, _) = state.split_once("\n\n").unwrap();
     std::fs::write(place.path("state.json"), format!("{{{state}")).unwrap();

@@ -417,7 +417,9 @@ fn loads_are_swept_and_resumed() {
         kept.lock().unwrap().push(r.body["prompt"].to_string());
         speculating(r).reply(r)
     });
-    let sets = ["--set", "workload.arrivals.closed-loop={ sweep = [1, 2] }"];
+    // Texts of twelve bytes would be equal by chance.
+    let long = "workload.lengths={ fixed = { prompt = 64, output = 8 } }";
+    let sets = ["--set", "workload.arrivals.closed-loop={ sweep = [1, 2] }", "--set", long];
     let out = observe(&place, &server.url("127.0.0.1"), &sets);
     assert!(out.status.success(), "{}", stderr(&out));
     let mut prompts = asked.lock().unwrap().clone();

@@ -48,7 +48,7 @@ fn odd_facts_of_a_server_are_clipped_and_named() {
     let out = observe(&place, &but("/version", text(long)).url("127.0.0.1"), &[]);
     assert!(out.status.success() && stderr(&out).len() < 5000, "{} characters", stderr(&out).len());
     for (given, said) in
-        [("-5", "max_model_len is -5, no number"), ("1e30", "max_model_len is 1e30"), ("0", "is 0, no")]
+        [("-5", "max_model_len is -5, no number"), ("1e30", "max_model_len is 1e+30"), ("0", "is 0, no")]
     {
         let models = format!("{{\"data\": [{{\"id\": \"m\", \"max_model_len\": {given}}}]}}");
         let place = Place::holding(EXPERIMENT);

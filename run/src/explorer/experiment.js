@@ -33,6 +33,8 @@ const Experiment = (() => {
       if (!spec.roofline) return slower(spec, factor);
       const gpu = presets.gpus[spec.roofline.gpu];
       const own = {
+        // A factor applies to the assumed overheads, too, so that they are written out.
+        ...(factor !== 1 && !spec.roofline.floors ? presets.assumed : {}),
         ...spec.roofline, gpu: gpu.own ? datasheet(gpu) : spec.roofline.gpu,
         model: presets.shapes[spec.roofline.model] ?? spec.roofline.model,
         ...(Model.lacksPeak(gpu, presets.models[spec.roofline.model]) ? { weight_only: true } : {}),
