@@ -290,7 +290,7 @@ fn bytes_of_the_other_kinds_stay() {
         [
             "5cd29b980579123b behind.workload.rate-scale.svg",
             "c00bd7d34e1ba65e speedup.workload.rate-scale.svg",
-            "087334e1ae47e7c3 slo-attainment.workload.rate-scale.svg",
+            "ad3c579dd2234d08 slo-attainment.workload.rate-scale.svg",
             "06479b23267271aa regret.svg",
             "947c9e75a191c027 regret.workload.rate-scale.svg",
             "f29d7bfbdc1c3ff7 change.svg",
@@ -299,7 +299,7 @@ fn bytes_of_the_other_kinds_stay() {
             "0bd5b4f374353232 tradeoff.workload.rate-scale.svg",
             "3ae7fb92e107cdc1 calibration.svg",
             "8b449776bdaa1754 kv-use.svg",
-            "ff1d0d59e12b9bb3 preemptions.svg",
+            "3bde37141523adbc preemptions.svg",
         ]
     );
 }
@@ -314,7 +314,7 @@ fn bytes_stay() {
     assert_eq!(
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
-            "efcd7d57436ecfe0 slo-attainment.svg",
+            "1cb538270c7b585b slo-attainment.svg",
             "39ca4a14f9565b34 batch-size.svg",
             "9f5d1b77df28c110 draft-length.svg",
             "4431d9a09b340edd e2e-latency.svg",

@@ -11,7 +11,8 @@ use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::{DecisionTime, Executor};
 use foretoken_sim::{
     AcceptanceSource, AroundExecutor, Arrivals, BatchView, Coefficients, ContextReads, DraftMethod, DraftPlan,
-    Drafting, Drafts, EngineConfig, Host, Linear, RequestId, RequestTruth, Runner, Time, TruthRow,
+    Drafting, Drafts, EngineConfig, Host, LatencyModel, Linear, PassShape, RequestId, RequestTruth, Runner, Time,
+    TruthRow,
 };
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +28,7 @@ pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     let k = recorded.speculation.num_speculative_tokens;
     let config = EngineConfig { max_draft_len: k, ..recorded.config.clone() };
     let lookup = config.method == DraftMethod::Ngram && config.runner == Some(Runner::V1);
-    let draft = if lookup { affine(60.0, 0.0) } else { affine(130.0, 3.0) };
+    let draft = OfTheRecorder(if lookup { affine(60.0, 0.0) } else { affine(130.0, 3.0) });
     let target = affine(1000.0, 7.0);
     let acceptance = RecordedAcceptance(recorded);
     let world = World {
@@ -91,6 +92,20 @@ fn us(time: u64) -> Time {
 /// The cost of a pass that takes `pass` µs plus `token` µs for each token.
 fn affine(pass: f64, token: f64) -> Linear {
     Linear::new(Coefficients { alpha_s: 0.0, gamma_s: token * 1e-6, delta_s: pass * 1e-6 })
+}
+
+/// The recorder's device (`tests/vllm/device.py`): every pass of a drafter takes the same time for the same number of
+/// tokens, also a pass that only writes keys and values.
+struct OfTheRecorder(Linear);
+
+impl LatencyModel for OfTheRecorder {
+    fn pass(&self, shape: PassShape) -> Time {
+        self.0.pass(shape)
+    }
+
+    fn context_pass(&self, shape: PassShape) -> Time {
+        self.0.pass(shape)
+    }
 }
 
 /// Decides which draft tokens are accepted as the recorder (the Python program that recorded vLLM) did: from the same

@@ -2,8 +2,9 @@
 
 use super::super::bad::BadConfig;
 use super::super::fields::Fields;
+use super::parts::Pair;
+use super::scheme::Scheme;
 use super::selectors::Chosen;
-use super::{Pair, Scheme};
 
 /// Reads `config_groups`. A target is the name of a class (`Linear`), a module's name, or `re:` and a pattern. A name
 /// or a pattern comes before a class, as in compressed-tensors.

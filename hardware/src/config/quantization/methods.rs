@@ -2,8 +2,10 @@
 
 use super::super::bad::BadConfig;
 use super::super::fields::Fields;
+use super::parts::Pair;
+use super::scheme::Scheme;
 use super::selectors::Chosen;
-use super::{Pair, Scheme, groups, modelopt};
+use super::{groups, modelopt};
 use serde_json::Value;
 
 /// The scheme of a file with the table `quantization_config`.

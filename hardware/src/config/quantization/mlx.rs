@@ -2,8 +2,9 @@
 
 use super::super::bad::BadConfig;
 use super::super::fields::Fields;
+use super::parts::Pair;
+use super::scheme::Scheme;
 use super::selectors::Chosen;
-use super::{Pair, Scheme};
 use serde_json::Value;
 
 /// Reads the table `quantization`: bits and group size of all matrices, the embedding and the output head included. A

@@ -5,55 +5,21 @@ mod methods;
 mod mlx;
 mod modelopt;
 mod parts;
+mod scheme;
 mod selectors;
 
 use super::bad::BadConfig;
 use super::fields::Fields;
 use crate::models::Bits;
 pub use parts::Part;
-use parts::{Cover, cover};
-use selectors::{Chosen, Modules};
+use parts::{Cover, Pair, cover};
+use scheme::Scheme;
+use selectors::Modules;
 
 /// How many bits a model's weights, activations and KV have, with warnings about quantisation that is not modelled.
 pub struct ReadBits {
     pub bits: Bits,
     pub warnings: Vec<(Part, String)>,
-}
-
-/// (bits of a weight, bits of an activation that is multiplied with it).
-type Pair = (f64, f64);
-
-/// What a file says about the bits of its weights and activations, and of the KV.
-struct Scheme {
-    /// Bits of the modules that no selector chooses; `None`: they are not quantised. Weights of a group have a common
-    /// scale; the bits of a weight include its part of this scale.
-    all: Option<Pair>,
-    /// The modules that have bits of their own, or are not quantised (`None`). The first match decides.
-    chosen: Vec<Chosen>,
-    /// Bits of a number in the KV cache. `None`: the same as without quantisation, 16.
-    kv: Option<f64>,
-    /// Names or patterns of modules that the file excludes from quantisation.
-    skipped: Vec<String>,
-    /// Bits of the output head, and of the embedding, if they are quantised.
-    head: Option<f64>,
-    embedding: Option<f64>,
-    /// The parts of the decoder that `quantized_layers` lists, with their bits.
-    listed: Option<Vec<(Part, Pair)>>,
-}
-
-impl Scheme {
-    /// All linear layers of the decoder have the bits `all`. The output head and the embedding are not quantised.
-    fn all(all: Pair) -> Scheme {
-        Scheme {
-            all: Some(all),
-            chosen: Vec::new(),
-            kv: None,
-            skipped: Vec::new(),
-            head: None,
-            embedding: None,
-            listed: None,
-        }
-    }
 }
 
 /// Reads the bits of the decoder's weights, activations and KV. `fields` is the JSON object with the decoder's keys.

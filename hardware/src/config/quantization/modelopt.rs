@@ -2,8 +2,10 @@
 
 use super::super::bad::BadConfig;
 use super::super::fields::Fields;
+use super::groups;
+use super::parts::{self, Pair};
+use super::scheme::Scheme;
 use super::selectors::{Chosen, HEAD};
-use super::{Pair, Scheme, groups, parts};
 use std::collections::BTreeMap;
 
 const KNOWN: &str = "FP8, MXFP8, NVFP4, W4A16_NVFP4 and MIXED_PRECISION";

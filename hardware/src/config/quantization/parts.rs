@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+/// (bits of a weight, bits of an activation that is multiplied with it).
+pub type Pair = (f64, f64);
+
 /// A part of a decoder whose weights may have another number of bits than the other parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {

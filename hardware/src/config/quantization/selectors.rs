@@ -1,8 +1,7 @@
 //! Which modules of a decoder a file's selectors choose: names, and patterns that begin with `re:`.
 
 use super::super::bad::BadConfig;
-use super::Pair;
-use super::parts::Part;
+use super::parts::{Pair, Part};
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::HashMap;
 

@@ -136,8 +136,10 @@ mod tests {
     fn the_releases_of_2025_are_read() {
         let of = |loadgen: &str| {
             let (begin, _) = MADE.split_once("\"input_config\"").unwrap();
-            let begin = begin
-                .replace("\"aiperf_version\": \"0.13.0\",", "\"request_throughput\": {}, \"request_latency\": {},");
+            let begin = begin.replace(
+                "\"aiperf_version\": \"0.13.0\",",
+                "\"request_throughput\": {\"unit\": \"requests/sec\"}, \"request_latency\": {\"unit\": \"ms\"},",
+            );
             format!("{begin} \"input_config\": {{\"endpoint\": {{}}, \"loadgen\": {loadgen}}}}}")
         };
         let clients = only(&of("{\"concurrency\": 1, \"request_count\": 80, \"warmup_request_count\": 0}"));
