@@ -48,8 +48,8 @@ mod tests {
         let parameters = 5.0 * 4096.0 * 4096.0 + 5.0 * 4096.0 * 2.0 * 8.0 * 128.0;
         let (bytes, flops) = shape.context_work();
         assert_eq!((bytes, flops.bf16), (2.0 * parameters, 2.0 * parameters));
-        // The drafter computes with 1.67 billion weights (1.05 billion are its own, the rest is the target's output head),
-        // of which this pass reads 126 million.
+        // The drafter computes with 1.67 billion weights (1.05 billion are its own, the rest is the target's output
+        // head), of which this pass reads 126 million.
         let share = bytes / shape.work().weight_bytes;
         assert!((share - 125.8 / 1671.0).abs() < 5e-4, "{share}");
     }
