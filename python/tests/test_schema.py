@@ -4,6 +4,7 @@ refuses does not."""
 import json
 import math
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def faults(value, schema=SCHEMA):
 
 
 def program(*args):
-    return subprocess.run(["foretoken", *args], capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-m", "foretoken", *args], capture_output=True, text=True)
 
 
 def test_the_schema_is_one():
