@@ -7,6 +7,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -122,7 +123,7 @@ pub struct Stub {
     scheme: &'static str,
     closed: Arc<AtomicBool>,
     /// The stub server's certificate (PEM), if it uses TLS.
-    pub certificate: Option<&'static str>,
+    pub certificate: Option<String>,
 }
 
 impl Stub {
@@ -135,12 +136,13 @@ impl Stub {
     /// Starts a stub like [`Stub::start`], but with TLS: its certificate, which it signed itself, is for `localhost`.
     ///
     /// # Panics
-    /// If the stub cannot listen on a port of this machine.
+    /// If the certificate cannot be read, or the stub cannot listen on a port of this machine.
     pub fn start_tls(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
-        let certificate = include_str!("../certificate/localhost.pem");
-        let key = include_bytes!("../certificate/key.der");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("certificate");
+        let certificate = std::fs::read_to_string(folder.join("localhost.pem")).expect("a certificate");
+        let key = std::fs::read(folder.join("key.der")).expect("a key");
         let chain = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate");
-        let key = PrivateKeyDer::try_from(key.as_slice()).expect("a key");
+        let key = PrivateKeyDer::try_from(key).expect("a key");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

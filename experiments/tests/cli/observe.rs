@@ -98,7 +98,7 @@ fn an_unreachable_server_is_reported() {
 fn tls_is_checked_against_the_name() {
     let place = Place::holding(EXPERIMENT);
     let server = Stub::start_tls(|r| aside(r, "").unwrap_or_else(|| speculating(r).reply(r)));
-    std::fs::write(place.path("ca.pem"), server.certificate.unwrap()).unwrap();
+    std::fs::write(place.path("ca.pem"), server.certificate.as_ref().unwrap()).unwrap();
     let out = observe(&place, &server.url("localhost"), &[]);
     assert!(out.status.code() == Some(1) && stderr(&out).contains("certificate"), "{}", stderr(&out));
     let out = observe(&place, &server.url("127.0.0.1"), &["--ca", "ca.pem"]);

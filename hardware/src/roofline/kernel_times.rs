@@ -1,7 +1,7 @@
 //! The built roofline with floors: the seconds of each kind of kernel of a pass.
 
+use super::attention_times::AttentionTimes;
 use super::experts_read::ExpertsRead;
-use super::pass::AttentionTimes;
 use crate::floors::Join;
 use foretoken_sim::PassShape;
 

@@ -15,6 +15,7 @@
 //! two all-reduces a layer. In a mixture of experts a pass reads the expected number of distinct experts for its
 //! tokens.
 
+mod attention_times;
 mod context_pass;
 mod experts_read;
 mod kernel_times;

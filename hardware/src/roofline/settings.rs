@@ -1,10 +1,11 @@
 //! The settings of a roofline, the cost model from a GPU's datasheet and a model's shape.
 
+use super::attention_times::AttentionTimes;
 use super::context_pass::ContextPass;
 use super::experts_read::{self, ExpertsRead};
 use super::kernel_times::{ExpertTimes, KernelTimes};
 use super::memory::Memory;
-use super::pass::{AttentionTimes, BlockTimes, CommonTimes, Form, Roofline};
+use super::pass::{BlockTimes, CommonTimes, Form, Roofline};
 use crate::bad::{BadLatency, bad};
 use crate::floors::{self, KernelFit, SMALL_KERNELS, WRITE_KERNELS, floors};
 use crate::gpus::{Gpu, GpuChoice};
