@@ -11,8 +11,16 @@ fn run(out: &Path) {
     let experiment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");
     let mut command = Command::new(program);
     command.arg("run").arg(experiment).arg("-o").arg(out);
-    command.args(["--no-figures", "--check-settings", "never", "--set", "workload.requests=120", "--set", "seeds=[1, 2]"]);
-    command.args(["--set", "output.steps=true", "--set", "workload.rate-scale={ sweep = [0.5, 1.0] }"]);
+    command.args([
+        "--no-figures",
+        "--check-settings",
+        "never",
+        "--set",
+        "workload.requests=120",
+        "--set",
+        "seeds=[1, 2]",
+    ]);
+    command.args(["--set", "output.steps=true", "--set", "engine.max_num_seqs={ sweep = [8, 64] }"]);
     let output = command.output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -47,7 +55,7 @@ fn polars_reads_every_table_of_a_run() {
     let names = |table: &str| {
         let frame = results.table(table).unwrap();
         let seeds: Vec<Option<u64>> = frame.column("seed").unwrap().u64().unwrap().iter().collect();
-        let loads = results.numbers(table, "sweep.workload.rate-scale").unwrap();
+        let loads = results.numbers(table, "sweep.engine.max_num_seqs").unwrap();
         name(&results.texts(table, "policy").unwrap(), &loads, &seeds)
     };
     let spreads = of_groups(&names("requests"), &results.numbers("requests", "e2e_s").unwrap());
