@@ -9,6 +9,7 @@
 pub mod answer;
 pub mod fleet;
 mod host;
+mod host_search;
 pub mod kept;
 mod load;
 mod page;
@@ -16,6 +17,7 @@ pub mod plan;
 mod probe;
 pub mod run;
 mod search;
+mod searcher;
 mod store;
 mod words;
 

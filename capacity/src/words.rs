@@ -323,6 +323,27 @@ pub fn trimmed(x: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+impl WithHost {
+    /// Both capacities with host time as text.
+    pub fn in_words(&self) -> String {
+        let rate = |r: Option<f64>| r.map_or("no rate".to_owned(), |r| format!("{} requests/s", digits(r, r)));
+        format!(
+            "With the host time of a measured server ({}) {} carries {} and no drafting {} (seed {}).",
+            self.source,
+            self.policy,
+            rate(self.drafting_req_s),
+            rate(self.plain_req_s),
+            self.seed
+        )
+    }
+
+    /// A note for an answer that host time does not turn around.
+    pub fn stays(&self) -> String {
+        let at = if self.at.is_empty() { String::new() } else { format!("{}: ", self.at) };
+        format!("{at}no host time is counted ([engine.host]). {} The answer stays.", self.in_words())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

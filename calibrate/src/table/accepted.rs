@@ -1,6 +1,6 @@
 //! Acceptance by draft position in a round, from the column `accepted` of a table of benchmark results.
 
-use super::read::{Accepted, Cell};
+use super::cell::{Accepted, Cell};
 use crate::acceptance::Position;
 
 /// The share of rounds in which the draft token at each position was accepted, up to the longest draft length of the

@@ -1,8 +1,8 @@
 //! Chooses which costs the rows of a table of benchmark results determine. A cost is fitted only if no combination of
 //! the costs before it explains the same differences between rows.
 
+use super::cell::{Accepted, Cell, CellLoad};
 use super::law::Term;
-use super::read::{Accepted, Cell, CellLoad};
 use nalgebra::DVector;
 
 /// A cost whose differences between rows are, up to this share of its size, a combination of other costs is not

@@ -1,7 +1,7 @@
 //! Writes the folder of a calibration from a table of benchmark results: a profile, an experiment, and the results.
 
+use super::cell::{Cell, CellLoad};
 use super::law::inline;
-use super::read::{Cell, CellLoad};
 use super::simulate::{fixed, workload};
 use super::{Judged, TableCalibration};
 use crate::folder::put;

@@ -6,9 +6,9 @@
 //! the non-negative least-squares solution in relative errors. Open loads are not exactly linear. So slopes and
 //! solution are computed repeatedly, each time at the previous solution.
 
+use super::cell::{Cell, CellLoad};
 use super::determined::{Drafter, determined, ends};
 use super::law::{Law, Term};
-use super::read::{Cell, CellLoad};
 use super::simulate::Server;
 use foretoken_profiler::nnls::nnls;
 use foretoken_sim::metrics::student_t_975;

@@ -1,7 +1,7 @@
 //! Holds the numbers of a table of benchmark results against what a server can do: bounds for each number, Little's
 //! law, and a first token that comes with the last.
 
-use super::read::{Accepted, Cell, CellLoad};
+use super::cell::{Accepted, Cell, CellLoad};
 
 /// The shortest time of a step that is believed, seconds. A step launches dozens of kernels of a few microseconds each.
 pub const SHORTEST_PASS_S: f64 = 50e-6;

@@ -2,6 +2,7 @@
 //! A table has no step times, so the costs of passes and of the host are fitted to the results of whole runs.
 
 mod accepted;
+mod cell;
 mod determined;
 mod files;
 mod fit;
@@ -14,9 +15,10 @@ mod simulate;
 mod tests;
 mod words;
 
+pub use cell::{Cell, CellLoad};
 pub use fit::{Fit, Quantity};
 pub use law::{Law, Term};
-pub use read::{Cell, CellLoad, read};
+pub use read::read;
 pub use results::{ResultFile, Results};
 pub use simulate::Base;
 

@@ -1,7 +1,8 @@
 //! Rows of benchmark results from files that load generators wrote, each given with its draft length.
 
+use super::cell::{Accepted, Cell, CellLoad};
 use super::limits::is_not_streamed;
-use super::read::{Accepted, Cell, CellLoad, wrong_unit};
+use super::read::wrong_unit;
 use crate::kept::Input;
 use crate::source::unread;
 use foretoken_recordings::foreign::results::{self, Acceptance, Load, Run};

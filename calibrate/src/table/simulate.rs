@@ -1,7 +1,7 @@
 //! Simulates the rows of a table of benchmark results, on a server that an experiment and fitted costs describe.
 
+use super::cell::{Cell, CellLoad};
 use super::law::{Law, inline};
-use super::read::{Cell, CellLoad};
 use foretoken_policies::{Fixed, PolicySpec};
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;

@@ -1,9 +1,9 @@
 //! Texts about a calibration from a table of benchmark results: its results, and which costs the table does not
 //! determine.
 
+use super::cell::{Cell, CellLoad};
 use super::fit::{Quantity, Unsupported};
 use super::law::Term;
-use super::read::{Cell, CellLoad};
 use super::{ErrorsWithoutLoad, Judged, TableCalibration};
 use std::collections::BTreeSet;
 use std::fmt::Write;

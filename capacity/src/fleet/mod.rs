@@ -6,8 +6,10 @@
 //! the load's busiest window. Every number of replicas that was tried is stored.
 
 pub mod answer;
+mod bounds;
 mod headline;
 mod host;
+mod host_search;
 pub mod kept;
 mod page;
 pub mod plan;

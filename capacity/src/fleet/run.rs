@@ -1,7 +1,8 @@
 //! Searches the fewest replicas for every policy. Then compares fleets with and without drafting.
 
 use super::answer::{Alternative, Crossover, FleetAnswer, LoadOverTime, PolicyFleet, SeedResult};
-use super::host;
+use super::bounds::slo;
+use super::host_search;
 use super::kept::write;
 use super::plan::Question;
 use super::probe::{Probe, Trial};
@@ -13,13 +14,12 @@ use crate::run as one;
 use crate::store::SearchId;
 use crate::words::swept_in_words;
 use foretoken_run::bar::Bar;
-use foretoken_run::cells::{Folder, Mode, Speed, play, swept};
+use foretoken_run::cells::{Folder, Mode, Speed, swept};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_run::work::Work;
-use foretoken_sim::Arrivals;
 use foretoken_sim::metrics::{Interval, Range, Slo};
-use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_spec::problem::{Exit, Result};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -107,7 +107,7 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
         crossovers,
         host: Vec::new(),
     };
-    answer.host = host::look(question, &answer, work.interrupt.flag())?;
+    answer.host = host_search::look(question, &answer, work.interrupt.flag())?;
     answer.headlines = answer.said();
     Ok(answer)
 }
@@ -353,26 +353,4 @@ impl Searcher<'_> {
         self.store.save(id, &stored)?;
         Ok((rate, probe))
     }
-}
-
-/// The SLO bounds of `setting` (requests and server at one combination of swept values with one seed). If the
-/// experiment gives the TPOT bound as a multiple, the bound is this multiple of the P90 TPOT of autoregressive
-/// decoding with one request at a time on one replica. It is an error if there is no bound at all.
-pub(super) fn slo(setting: &mut Setting, plan: &Plan, flag: &AtomicBool) -> Result<Slo> {
-    let plain = &plan.policies[plan.baseline].spec;
-    let scaled = plan.variants[0].experiment.slo.adaspec_scale.is_some();
-    let mut slo = setting.slo(None);
-    if scaled {
-        let arrivals = setting.arrivals();
-        setting.set_arrivals(Arrivals::Closed { clients: 1 });
-        setting.set_replicas(1);
-        let played = play(setting, plain, Some(Slo::default()), flag);
-        setting.set_arrivals(arrivals);
-        slo = setting.slo(played?.stored.summary.tpot.map(|q| q.p90));
-    }
-    if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
-        return Err(Problem::bad_input("the experiment has no SLO, so one replica would carry every load")
-            .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
-    }
-    Ok(slo)
 }
