@@ -231,14 +231,13 @@ constant = { rate = 0.7 }
 "#;
         assert_eq!(
             scope_of(text),
-            "vicuna-7b, drafted by vicuna-68m, on 2 x h100, the draft on h100 (roofline) · Poisson arrivals, \
+            "vicuna-7b, drafted by vicuna-68m, on 2 x h100, the draft on h100 (roofline with floors) · Poisson arrivals, \
              2 requests/s, 50 requests, 128 + 64 tokens · SLO: TPOT at most 19.1 ms · request rate swept from 2.0 to \
              4.0\u{a0}requests/s · 2 seeds"
         );
-        let floored = text.replace("model = \"vicuna-7b\"", "model = \"vicuna-7b\", floors = true");
-        assert!(scope_of(&floored).contains("(roofline with floors) · "), "{}", scope_of(&floored));
-        let relative =
-            floored.replace("gpu = \"h100\", model = \"vicuna-7b\"", "gpu = \"gh200\", model = \"vicuna-7b\"");
+        let plain = text.replace("model = \"vicuna-7b\"", "model = \"vicuna-7b\", floors = false");
+        assert!(scope_of(&plain).contains("(roofline) · "), "{}", scope_of(&plain));
+        let relative = text.replace("gpu = \"h100\", model = \"vicuna-7b\"", "gpu = \"gh200\", model = \"vicuna-7b\"");
         assert!(scope_of(&relative).contains("(roofline with the floors of h100)"), "{}", scope_of(&relative));
         let linear = text
             .replace(

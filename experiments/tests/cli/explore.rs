@@ -76,15 +76,15 @@ const HARDWARE: [(&str, &str, &str); 5] = [
     (
         "floors of kernels",
         "target = { roofline = { gpu = \"h200\", model = \"qwen3-30b-a3b\", tensor_parallel = 4, expert_parallel = true, \
-         floors = true } }",
+         time_factor = 1.2 } }",
         "draft = { roofline = { gpu = { memory_bytes = 8e10, bandwidth_bytes_s = 3e12, bf16_flops = 9e14 }, \
-         model = \"qwen3-0.6b\", floors = true } }",
+         model = \"qwen3-0.6b\", time_factor = 0.9 } }",
     ),
     (
         "floors of kernels, with some shares given",
-        "target = { roofline = { gpu = \"b200\", model = \"deepseek-v3\", tensor_parallel = 8, floors = true, \
+        "target = { roofline = { gpu = \"b200\", model = \"deepseek-v3\", tensor_parallel = 8, \
          bandwidth_efficiency = 0.7, all_reduce_s = 2e-5, parallel_efficiency = 0.95 } }",
-        "draft = { roofline = { gpu = \"b200\", model = \"deepseek-v3-mtp\", tensor_parallel = 8, floors = true, \
+        "draft = { roofline = { gpu = \"b200\", model = \"deepseek-v3-mtp\", tensor_parallel = 8, \
          compute_efficiency = 0.5, pass_overhead_s = 1e-5, layer_overhead_s = 2e-6 } }",
     ),
     (
@@ -95,17 +95,17 @@ const HARDWARE: [(&str, &str, &str); 5] = [
          tail_delta_s = 0.0005 } }",
     ),
     (
-        "experts in parallel",
-        "target = { roofline = { gpu = \"h100\", model = \"qwen3-30b-a3b\", tensor_parallel = 4, expert_parallel = true, \
+        "experts in parallel, no floors",
+        "target = { roofline = { floors = false, gpu = \"h100\", model = \"qwen3-30b-a3b\", tensor_parallel = 4, expert_parallel = true, \
          expert_reuse = 0.2, kv_bits = 8, layer_overhead_s = 3e-6 } }",
         "draft = { roofline = { gpu = { memory_bytes = 8e10, bandwidth_bytes_s = 3e12, bf16_flops = 9e14 }, \
-         model = \"qwen3-0.6b\" } }",
+         model = \"qwen3-0.6b\", floors = false } }",
     ),
     (
-        "counted experts",
-        "target = { roofline = { gpu = \"a100-80g\", model = \"mixtral-8x7b\", tensor_parallel = 2, weight_only = true, \
+        "counted experts, no floors",
+        "target = { roofline = { floors = false, gpu = \"a100-80g\", model = \"mixtral-8x7b\", tensor_parallel = 2, weight_only = true, \
          experts_read = [[1, 2.0], [4, 4.5], [64, 7.5]] } }",
-        "draft = { roofline = { gpu = \"a100-80g\", model = \"mistral-7b\", compute_efficiency = 0.5 } }",
+        "draft = { roofline = { floors = false, gpu = \"a100-80g\", model = \"mistral-7b\", compute_efficiency = 0.5 } }",
     ),
 ];
 

@@ -162,14 +162,14 @@ fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize)
     Completion { chunks, first, gap, metrics, ..Completion::of(r) }.reply(r)
 }
 
-/// Runs the program in a folder; it must succeed, but for advice that measured runs contradict. Returns stdout and
-/// stderr.
+/// Runs the program in a folder; it must succeed. Returns stdout and stderr.
 fn done(place: &Place, args: &[&str]) -> (String, String) {
     let out = place.foretoken().args(args).output().unwrap();
     let [stdout, stderr] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    // The stub does not keep to one law, so that a measured run may be faster than what is advised.
-    let contradicted = out.status.code() == Some(3) && stderr.contains("the measurements contradict this advice");
-    assert!(out.status.success() || contradicted, "{args:?}: {stderr}\n{stdout}");
+    // The times that a busy machine adds to the stub's replies are no law of the server, so a measured run may be faster
+    // than the advised one.
+    let contradicted = args[0] == "recommend" && stderr.contains("the measurements contradict this advice");
+    assert!(out.status.success() || contradicted && out.status.code() == Some(3), "{args:?}: {stderr}\n{stdout}");
     (stdout, stderr)
 }
 

@@ -4,7 +4,7 @@
 //! write to the cache, which are small kernels: the overhead of a layer. The pass samples nothing and is no graph of
 //! its own (vLLM runs it before the graph of the drafts), so that the overhead of a pass is not in it.
 
-use foretoken_sim::{PassShape, Time};
+use foretoken_sim::PassShape;
 
 /// The times of a pass that only writes keys and values.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +18,11 @@ pub(super) struct ContextPass {
 }
 
 impl ContextPass {
-    /// Time of a pass over the tokens of `shape`. A pass without tokens takes no time.
-    pub(super) fn time(&self, shape: PassShape) -> Time {
+    /// Time of a pass over the tokens of `shape`, seconds. A pass without tokens takes no time.
+    pub(super) fn pass_s(&self, shape: PassShape) -> f64 {
         match shape.batched {
-            0 => Time::ZERO,
-            tokens => Time::from_s(self.fixed_s + self.bytes_s.max(self.token_flops_s * tokens as f64)),
+            0 => 0.0,
+            tokens => self.fixed_s + self.bytes_s.max(self.token_flops_s * tokens as f64),
         }
     }
 }

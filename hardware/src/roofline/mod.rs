@@ -11,17 +11,21 @@
 //! - the output head: its weights are read once; every batched token is assumed to sample, which overstates prefill by
 //!   the head's share, 2 to 5 %.
 //!
-//! A fixed overhead for the pass and for each layer is added. `tensor_parallel` multiplies bandwidth and peak, and adds
-//! two all-reduces a layer. In a mixture of experts a pass reads the expected number of distinct experts for its
+//! Each kernel has a floor, its measured least time, and shares of bandwidth and arithmetic of its own (`floors.json`);
+//! with `floors = false` all kernels have the same shares, and the pass and each layer a constant time. `tensor_parallel`
+//! splits products or, without floors, multiplies bandwidth and peak, and adds two all-reduces a layer. In a mixture of experts a pass reads the expected number of distinct experts for its
 //! tokens.
 
 mod attention_times;
+mod build;
 mod context_pass;
 mod experts_read;
 mod kernel_times;
 mod memory;
 mod pass;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use memory::Memory;
 pub use pass::Roofline;

@@ -14,6 +14,8 @@ pub struct Roofline {
     pub(super) form: Form,
     /// A pass that only writes the keys and values of its tokens.
     pub(super) context: ContextPass,
+    /// Factor on the times of all passes.
+    pub(super) time_factor: f64,
 }
 
 /// How a roofline computes the time of a pass.
@@ -87,10 +89,11 @@ impl BlockTimes {
 impl Roofline {
     /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
-        match &self.form {
+        let seconds = match &self.form {
             Form::Kernels(times) => times.pass_s(shape),
             Form::Common(times) => times.pass_s(shape),
-        }
+        };
+        seconds * self.time_factor
     }
 }
 
@@ -117,7 +120,7 @@ impl LatencyModel for Roofline {
     }
 
     fn context_pass(&self, shape: PassShape) -> Time {
-        self.context.time(shape)
+        Time::from_s(self.context.pass_s(shape) * self.time_factor)
     }
 }
 

@@ -12,17 +12,15 @@ const Experiment = (() => {
     return `{ ${pairs.map(([key, x]) => `${SHORT.test(key) ? key : JSON.stringify(key)} = ${toml(x)}`).join(", ")} }`;
   };
 
-  // A latency model whose passes take `factor` times as long. A roofline's GPU gets slower by numbers, so that the
-  // experiment needs no key for it.
-  const slower = (spec, factor, gpu) => {
+  // A latency model whose passes take `factor` times as long.
+  const slower = (spec, factor) => {
     const times = (points) => points.map(([x, t]) => [x, t * factor]);
     if (factor === 1) return spec;
     const scaled = (keys, of, by) => Object.fromEntries(Object.entries(of).map(([key, x]) => [key, keys.includes(key) && x ? x * by : x]));
     if (spec.linear) return { linear: scaled(["alpha_s", "gamma_s", "delta_s"], spec.linear, factor) };
     if (spec.measured) return { measured: Object.fromEntries(Object.entries(spec.measured).map(([key, points]) => [key, times(points)])) };
     if (spec.staircase) return { staircase: { ...scaled(["alpha_s", "tail_gamma_s", "tail_delta_s"], spec.staircase, factor), steps: times(spec.staircase.steps) } };
-    const faster = scaled(["bandwidth_bytes_s", "bf16_flops", "fp8_flops", "fp4_flops", "link_bytes_s"], gpu, 1 / factor);
-    return { roofline: { ...scaled(["pass_overhead_s", "layer_overhead_s", "all_reduce_s"], spec.roofline, factor), gpu: faster } };
+    return { roofline: { ...spec.roofline, time_factor: (spec.roofline.time_factor ?? 1) * factor } };
   };
 
   const datasheet = ({ source, own, floors, ...numbers }) => numbers;
@@ -33,13 +31,11 @@ const Experiment = (() => {
       if (!spec.roofline) return slower(spec, factor);
       const gpu = presets.gpus[spec.roofline.gpu];
       const own = {
-        // A factor applies to the assumed overheads, too, so that they are written out.
-        ...(factor !== 1 && !spec.roofline.floors ? presets.assumed : {}),
         ...spec.roofline, gpu: gpu.own ? datasheet(gpu) : spec.roofline.gpu,
         model: presets.shapes[spec.roofline.model] ?? spec.roofline.model,
         ...(Model.lacksPeak(gpu, presets.models[spec.roofline.model]) ? { weight_only: true } : {}),
       };
-      return slower({ roofline: own }, factor, datasheet(gpu));
+      return slower({ roofline: own }, factor);
     };
     const { batch, context, length } = point;
     const output = Math.max(Math.min(256, context), 2);

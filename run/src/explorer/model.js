@@ -127,7 +127,7 @@ const Model = (() => {
     return [bytes * read, a.unpacked ? Math.min(packed, unpacked) : packed];
   };
 
-  // A roofline whose kernels have floors and shares of their own (hardware/src/roofline/kernel_times.rs).
+  // A roofline whose kernels have floors and shares of their own, in seconds (hardware/src/roofline/kernel_times.rs).
   const floored = (spec, presets) => {
     const gpu = presets.gpus[spec.gpu];
     const work = presets.models[spec.model];
@@ -181,14 +181,13 @@ const Model = (() => {
       const multiplied = sum(products, (p) => join(p.fit, p.moved, p.computed * tokens));
       const chosen = sum(experts, (e) => join(e.fit, read(e) * e.moved, e.computed * tokens));
       const attention = sum(work.attention, (a) => join({}, ...attentionParts(a, shape, n, attended, pairs)));
-      return ps(fixed + multiplied + chosen + attention + perRequest * shape.requests + perToken * tokens);
+      return fixed + multiplied + chosen + attention + perRequest * shape.requests + perToken * tokens;
     };
   };
 
-  // A roofline: `presets.models` has what the passes of a model move and compute (hardware/src/models/shape.rs), and
+  // A roofline without floors, in seconds: `presets.models` has what the passes of a model move and compute (hardware/src/models/shape.rs), and
   // `presets.gpus` the numbers of datasheets.
-  const roofline = (given, presets) => {
-    if (given.floors) return floored(given, presets);
+  const common = (given, presets) => {
     const spec = { ...presets.assumed, ...given };
     const gpu = presets.gpus[spec.gpu];
     const work = presets.models[spec.model];
@@ -220,8 +219,13 @@ const Model = (() => {
       const attended = work.attention.reduce(attentionTime(shape), 0);
       const sampled = Math.max(work.head_bytes / bandwidth, headFlops * tokens);
       const states = ((2 * work.state_bytes) / bandwidth) * shape.requests;
-      return ps(fixed + weights + attended + sampled + (linkBytes / gpu.link_bytes_s) * tokens + states);
+      return fixed + weights + attended + sampled + (linkBytes / gpu.link_bytes_s) * tokens + states;
     };
+  };
+
+  const roofline = (spec, presets) => {
+    const passSeconds = (spec.floors === false ? common : floored)(spec, presets);
+    return (shape) => ps(passSeconds(shape) * (spec.time_factor ?? 1));
   };
 
   // A latency model as an experiment's [hardware] gives it: the time of a pass, in picoseconds, from its shape.

@@ -69,7 +69,13 @@ fn tokens_travel_to_experts_in_the_latent_width() {
     let more_s = |config: &Value| {
         let pass_s = |expert_parallel| {
             let model = ModelChoice::Shape(Box::new(shape(config)));
-            let spec = RooflineSpec { model, tensor_parallel: 8, expert_parallel, ..RooflineSpec::new("h100", "") };
+            let spec = RooflineSpec {
+                model,
+                tensor_parallel: 8,
+                expert_parallel,
+                floors: false,
+                ..RooflineSpec::new("h100", "")
+            };
             spec.build().unwrap().pass_s(PassShape { requests: 1, batched: 100_000, context: 0, pairs: 0 })
         };
         pass_s(true) - pass_s(false)

@@ -76,7 +76,7 @@ fn kv_grows_by_entries_and_a_window_is_kept_once() {
 fn a_decode_reads_its_window_its_chosen_entries_and_all_keys() {
     let spec = |ratio: u32, gpu: &str| {
         let model = ModelChoice::Shape(Box::new(shape(&file(json!([ratio, ratio, ratio])))));
-        RooflineSpec { model, ..RooflineSpec::new(gpu, "") }.build().unwrap()
+        RooflineSpec { model, floors: false, ..RooflineSpec::new(gpu, "") }.build().unwrap()
     };
     let decode = |context: u64| PassShape { requests: 1, batched: 1, context, pairs: context + 1 };
     let growth = |ratio: u32, from: u64, to: u64| {
