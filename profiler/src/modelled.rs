@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn a_truth_that_is_not_linear_is_fitted_and_not_trusted() {
         let roofline: foretoken_hardware::RooflineSpec =
-            serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
+            serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b", "floors": false}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
         // The latency model is the roofline of a 7B model. In the fit, δ is mostly the time to read the weights, about
         // 8.3 ms, plus overheads.

@@ -97,10 +97,10 @@ fn show(name: &str, format: Format) -> Result<()> {
     ))
 }
 
-/// The floors that kernels of the GPU have with `floors = true`, and where they were measured.
+/// The floors that kernels of the GPU have in a roofline, and where they were measured.
 fn words(choice: &GpuChoice, preset: &GpuPreset) -> String {
     let fits = floors(choice, &preset.gpu);
-    let mut text = format!("floors of kernels (floors = true), measured on {}:\n", fits.gpu);
+    let mut text = format!("floors of kernels, measured on {}:\n", fits.gpu);
     let mut line = |what: &str, floor_s: f64, shares: String, misfit: f64| {
         let (us, percent) = (floor_s * 1e6, misfit * 100.0);
         writeln!(text, "  {what:<21} {us:>6.1} us, then {shares}; misfit {percent:.0} %").expect("a string grows");

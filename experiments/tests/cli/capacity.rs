@@ -245,5 +245,5 @@ fn an_answer_that_host_time_turns_round_says_so() {
     assert!(counted["host"].is_null() && !text.contains("host time"), "{text}");
 }
 
-const TARGET: &str = "target = { roofline = { gpu = \"a100-80g\", model = \"vicuna-7b\" } }";
-const DRAFT: &str = "draft = { roofline = { gpu = \"a100-80g\", model = \"vicuna-68m\" } }";
+const TARGET: &str = "target = { roofline = { floors = false, gpu = \"a100-80g\", model = \"vicuna-7b\" } }";
+const DRAFT: &str = "draft = { roofline = { floors = false, gpu = \"a100-80g\", model = \"vicuna-68m\" } }";

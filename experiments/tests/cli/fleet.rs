@@ -381,5 +381,5 @@ fn a_fleet_that_host_time_turns_round_says_so() {
 }
 
 fn roofline(model: &str) -> String {
-    format!("{{ roofline = {{ gpu = \"a100-80g\", model = \"{model}\" }} }}")
+    format!("{{ roofline = {{ floors = false, gpu = \"a100-80g\", model = \"{model}\" }} }}")
 }

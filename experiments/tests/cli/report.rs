@@ -39,7 +39,7 @@ fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
 #[test]
 fn the_page_has_notes_and_a_link_to_the_explorer() {
     let place = Place::new();
-    let target = "hardware.target={ roofline = { gpu = 'a100-80g', model = 'vicuna-7b' } }";
+    let target = "hardware.target={ roofline = { gpu = 'a100-80g', model = 'vicuna-7b', floors = false } }";
     place.run_drawn("out", &["--set", target, "--set", "engine.max_num_seqs=8"]);
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(

@@ -1,23 +1,17 @@
 //! Builds the latency model of a roofline from its settings: the times of kernels that do not depend on a pass.
 
+use super::assumed::{ALL_REDUCE_S, BANDWIDTH, COMPUTE, LAYER_S, PARALLEL, PASS_S};
 use super::attention_times::AttentionTimes;
 use super::context_pass::ContextPass;
 use super::experts_read::ExpertsRead;
 use super::kernel_times::{ExpertTimes, KernelTimes};
 use super::pass::{BlockTimes, CommonTimes, Form, Roofline};
+use super::peaks::peaks;
 use super::settings::RooflineSpec;
-use crate::bad::{BadLatency, bad};
+use crate::bad::BadLatency;
 use crate::floors::{self, KernelFit, SMALL_KERNELS, WRITE_KERNELS, floors};
 use crate::gpus::Gpu;
 use crate::models::{FlopsByBits, ModelShape, Work};
-
-/// Shares and times of a roofline without floors, where the settings do not give them. All are assumed.
-pub(super) const BANDWIDTH: f64 = 0.8;
-pub(super) const COMPUTE: f64 = 0.6;
-pub(super) const PARALLEL: f64 = 0.9;
-pub(super) const PASS_S: f64 = 300e-6;
-pub(super) const LAYER_S: f64 = 10e-6;
-pub(super) const ALL_REDUCE_S: f64 = 10e-6;
 
 impl RooflineSpec {
     /// Builds the latency model: computes all numbers of the roofline that do not depend on the pass.
@@ -188,18 +182,4 @@ impl RooflineSpec {
         let (reduces, exchanges) = (2.0 * work.layers - sparse, 2.0 * sparse);
         (reduces + exchanges, reduces * reduce_bytes + sparse * exchange_bytes)
     }
-}
-
-/// (the GPU's peak in fp8, its peak in fp4), FLOP/s. If the GPU has no peak in a precision, the result is infinite if
-/// the model does not compute in this precision, else it is an error.
-pub(super) fn peaks(gpu: &Gpu, flops: &FlopsByBits) -> Result<[f64; 2], BadLatency> {
-    let peak = |name: &str, work: f64, peak: Option<f64>| match peak {
-        Some(peak) => Ok(peak),
-        None if work == 0.0 => Ok(f64::INFINITY),
-        None => {
-            let why = format!("has no peak in {name}, in which the model computes");
-            Err(bad("gpu", format!("{why}; weight_only = true multiplies in bf16, as engines do on such a GPU")))
-        }
-    };
-    Ok([peak("fp8", flops.fp8, gpu.fp8_flops)?, peak("fp4", flops.fp4, gpu.fp4_flops)?])
 }

@@ -16,6 +16,7 @@
 //! splits products or, without floors, multiplies bandwidth and peak, and adds two all-reduces a layer. In a mixture of experts a pass reads the expected number of distinct experts for its
 //! tokens.
 
+mod assumed;
 mod attention_times;
 mod build;
 mod context_pass;
@@ -23,6 +24,7 @@ mod experts_read;
 mod kernel_times;
 mod memory;
 mod pass;
+mod peaks;
 mod settings;
 #[cfg(test)]
 mod tests;

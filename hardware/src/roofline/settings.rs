@@ -1,8 +1,9 @@
 //! The settings of a roofline, the cost model from a GPU's datasheet and a model's shape.
 
-use super::build::{ALL_REDUCE_S, BANDWIDTH, COMPUTE, LAYER_S, PARALLEL, PASS_S, peaks};
+use super::assumed::{ALL_REDUCE_S, BANDWIDTH, COMPUTE, LAYER_S, PARALLEL, PASS_S};
 use super::experts_read;
 use super::memory::Memory;
+use super::peaks::peaks;
 use crate::bad::{BadLatency, bad};
 use crate::gpus::GpuChoice;
 use crate::models::{Experts, ModelChoice, ModelShape};

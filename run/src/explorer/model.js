@@ -127,12 +127,22 @@ const Model = (() => {
     return [bytes * read, a.unpacked ? Math.min(packed, unpacked) : packed];
   };
 
+  // The measured GPU whose floors a GPU of four numbers has: of those with its precisions, the one of the nearest
+  // bandwidth (hardware/src/floors.rs).
+  const relative = (own, presets) => {
+    const names = Object.keys(presets.floors);
+    const has = (gpu) => `${Boolean(gpu.fp8_flops)} ${Boolean(gpu.fp4_flops)}`;
+    const alike = names.filter((name) => has(presets.gpus[name]) === has(own));
+    const distance = (name) => Math.abs(Math.log(presets.gpus[name].bandwidth_bytes_s / own.bandwidth_bytes_s));
+    return (alike.length > 0 ? alike : names).reduce((a, b) => (distance(b) < distance(a) ? b : a));
+  };
+
   // A roofline whose kernels have floors and shares of their own, in seconds (hardware/src/roofline/kernel_times.rs).
   const floored = (spec, presets) => {
     const gpu = presets.gpus[spec.gpu];
     const work = presets.models[spec.model];
     const kernels = work.kernels;
-    const fits = presets.floors[gpu.floors];
+    const fits = presets.floors[gpu.floors ?? relative(gpu, presets)];
     const n = spec.tensor_parallel;
     const speed = n === 1 ? 1 : spec.parallel_efficiency ?? 1;
     const bandwidth = (share) => gpu.bandwidth_bytes_s * speed * (spec.bandwidth_efficiency ?? share);
