@@ -19,7 +19,7 @@ pub const EXAMPLES: &str = "Examples:
 pub struct SettingsArgs {
     /// The settings at and below this key [default: all]
     pub key: Option<String>,
-    /// Print docs/settings.md: all settings, GPUs and models as Markdown
+    /// Print a page for the site: all settings, GPUs and models as Markdown
     #[arg(long, conflicts_with = "key")]
     pub markdown: bool,
 }
@@ -36,7 +36,7 @@ struct Setting {
     says: String,
 }
 
-/// Prints `docs/settings.md` (`--markdown`), or the keys at and below `key`, or all keys.
+/// Prints the page of settings (`--markdown`), or the keys at and below `key`, or all keys.
 pub fn run(args: &SettingsArgs) -> Result<()> {
     if args.markdown {
         return page();
@@ -66,7 +66,7 @@ pub fn run(args: &SettingsArgs) -> Result<()> {
     }
 }
 
-/// Prints `docs/settings.md`: a table for each part of an experiment, and the numbers of the GPUs and models.
+/// Prints the page of settings of the site: a table for each part of an experiment, and the numbers of the GPUs and models.
 fn page() -> Result<()> {
     let cell = |text: &str| text.replace('|', "\\|");
     let mut text =
