@@ -1,5 +1,5 @@
-//! Terms of the number of requests in the cost of a target pass: a step above a batch size, and a slope from a batch size
-//! on. The cost by tokens cannot say either, since tokens and requests differ by the draft length.
+//! Terms of the number of requests in the cost of a target pass: a step above a batch size, and a slope from a batch
+//! size on. The cost by tokens cannot say either, since tokens and requests differ by the draft length.
 //!
 //! A term is used only if it predicts steps better that it was not fitted to. The steps are divided into groups of one
 //! draft length and one number of requests, and the groups into [`FOLDS`] parts. Each part is predicted by a fit to the

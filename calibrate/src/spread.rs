@@ -5,7 +5,7 @@
 //! over [`GRID`], so that it may be wide, narrow or have two heaps. Expectation maximisation finds the histogram and
 //! b together. The steps are few: more of them would move the histogram onto a few sharp points.
 //!
-//! A position behind a round that was accepted as a whole was not drafted. Such positions are those of requests that
+//! A position behind a round that was accepted as a whole was not drafted. Such positions belong to requests that
 //! accept much. With the mean rate of all requests in their place, a longer or shorter draft length, whose rounds
 //! begin elsewhere, would accept too little.
 
