@@ -7,6 +7,7 @@
 
 use crate::foreign::Foreign;
 use crate::source::Source;
+use crate::spread::{Counts, Spread};
 use foretoken_recordings::request::{Answer, Rounds};
 use foretoken_sim::Recording;
 use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
@@ -56,6 +57,7 @@ impl Acceptance {
         let (mut whole, mut broken) = (0, 0);
         let mut families: Vec<String> = Vec::new();
         let mut outputs: Vec<RecordedOutput> = Vec::new();
+        let mut of_outputs: Vec<Counts> = Vec::new();
         for source in sources {
             let mut reports_rounds = false;
             for answer in &source.run.answers {
@@ -70,6 +72,9 @@ impl Acceptance {
                 let category = source.recording.head.categories.get(usize::from(answer.asked.category));
                 let family = index_of(&mut families, category.map_or("all", String::as_str));
                 outputs.push(RecordedOutput::observed(family, answer.prompt_len().max(1), &bits(answer, rounds)));
+                let mut own = vec![(0, 0); DEEPEST];
+                count(rounds, &mut own, &mut Vec::new());
+                of_outputs.push(own);
             }
             if !reports_rounds && let Some(by_count) = source.run.metrics.rounds_of_one_length() {
                 let k = by_count.len() as u32 - 1;
@@ -87,6 +92,9 @@ impl Acceptance {
         lengths.sort_unstable();
         lengths.dedup();
         let positions = extrapolated(&counts);
+        if let Some(spread) = Spread::of(&of_outputs) {
+            outputs.iter_mut().zip(&of_outputs).for_each(|(output, own)| output.set_chances(spread.chances(own)));
+        }
         let table = (!outputs.is_empty()).then(|| table(sources, families, outputs, lengths, &positions));
         Some(Acceptance { positions, table, whole, broken })
     }

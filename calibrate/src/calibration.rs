@@ -2,8 +2,9 @@
 //! SGLang.
 
 use crate::acceptance::Acceptance;
+use crate::batch_terms;
 use crate::costs::{StepRow, rows};
-use crate::fit::{CostFit, tells_apart};
+use crate::fit::{CostFit, Costs, tells_apart};
 use crate::foreign::Foreign;
 use crate::frontend::frontend_s;
 use crate::held_out::{Error, HeldOut};
@@ -57,6 +58,8 @@ pub struct Calibration {
 const ASYNC: f64 = 0.5;
 /// If the costs are fitted to fewer steps than this, the verdict on them is "not judged", and there is a warning.
 const FEW: usize = 100;
+/// Half a 95 % interval in standard deviations.
+const WIDE: f64 = 1.96;
 
 impl Calibration {
     /// Fits costs and acceptance to the observed runs `sources` and to the vLLM and SGLang files `foreign`.
@@ -77,9 +80,11 @@ impl Calibration {
         }
         let free = (!rows.is_empty()).then(|| CostFit::to(&rows));
         let separated = free.as_ref().is_some_and(|fit| tells_apart(&rows, fit.noise));
-        let fit_to = if separated { CostFit::to } else { CostFit::together };
-        let cost = free.map(|fit| if separated { fit } else { fit_to(&rows) });
-        let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows, fit_to)).unwrap_or_default();
+        let costs = if separated { Costs::Apart } else { Costs::Together };
+        let batch = if rows.is_empty() { Vec::new() } else { batch_terms::chosen(&rows, costs) };
+        let fit_to = |rows: &[StepRow]| CostFit::of(rows, costs, &batch);
+        let cost = free.map(|_| fit_to(&rows));
+        let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows, &fit_to)).unwrap_or_default();
         let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s + fit.host_request_s));
         engine.frontend_s = frontend.unwrap_or(engine.frontend_s);
         let mut c = Calibration {
@@ -96,7 +101,17 @@ impl Calibration {
             schedules: vec![],
             warnings: vec![],
         };
-        c.verdict = c.cost.is_some().then(|| c.judged());
+        if c.cost.is_some() {
+            let rates = c.acceptance.as_ref().map_or_else(|| vec![0.0], Acceptance::hazards);
+            let with_costs = |rows: Option<&[StepRow]>| match rows.map(fit_to) {
+                Some(fit) => c.profile_of(&fit),
+                None => c.profile().expect("there are costs"),
+            };
+            let mut engine = c.engine.clone();
+            engine.max_draft_len = c.lengths().into_iter().max().unwrap_or(0);
+            c.held_out.numbers = c.held_out.of_runs(&c.sources, &c.rows, &engine, &rates, &with_costs)?;
+            c.verdict = Some(c.judged());
+        }
         if let Some(profile) = c.profile() {
             c.schedules = c.sources.iter().filter_map(|s| Schedules::of(s, &c.engine, &profile)).collect();
         }
@@ -203,7 +218,11 @@ impl Calibration {
 
     /// The fitted costs as a calibrated profile, the content of `profile.toml`; `None` without costs.
     pub fn profile(&self) -> Option<Calibrated> {
-        let cost = self.cost.as_ref()?;
+        self.cost.as_ref().map(|cost| self.profile_of(cost))
+    }
+
+    /// A profile with these costs of passes and of the host.
+    fn profile_of(&self, cost: &CostFit) -> Calibrated {
         let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
         let requests = most(|r| u64::from(r.decodes + r.prompts));
         let range = |batched: u64| Range { requests, batched, context: most(|r| r.context), pairs: 0 };
@@ -213,7 +232,7 @@ impl Calibration {
             || "files of other tools".to_owned(),
             |h| format!("{} of {} at {}", h.model, h.server.version.as_deref().unwrap_or("an unknown version"), h.url),
         );
-        Some(Calibrated {
+        Calibrated {
             calibrated_version: CALIBRATED_VERSION,
             foretoken: env!("CARGO_PKG_VERSION").into(),
             server,
@@ -233,7 +252,7 @@ impl Calibration {
                 range: range(verified),
             },
             draft: CalibratedModel { cost: cost.draft_model(), belief: cost.draft, range: range(verified + requests) },
-        })
+        }
     }
 
     /// Number of tokens of the largest observed step without prompts. The policies' linear cost model is fitted to
@@ -305,6 +324,15 @@ impl Calibration {
             let why = format!("{} (at most {:.0} % is trusted)", off.join(", "), 100.0 * TRUSTED);
             return Verdict { trusted: Some(false), why };
         }
+        let form = WIDE * c.held_out.misfit.hypot(c.held_out.numbers.tpot.max(c.held_out.numbers.e2e));
+        if !within(form) {
+            let why = format!(
+                "the form of the costs does not say what steps take: 95 % of latencies are known to ± {:.0} % (at most {:.0} % is trusted)",
+                100.0 * form,
+                100.0 * TRUSTED
+            );
+            return Verdict { trusted: Some(false), why };
+        }
         if held.is_empty() {
             return Verdict { trusted: None, why: "nothing could be held out to judge the costs by".into() };
         }
@@ -317,6 +345,7 @@ impl Calibration {
             0 => "no run could be held out".to_owned(),
             _ => format!("runs it has not seen within {:.1} %", worst(&mut runs.iter().map(|(_, e)| e.bias))),
         });
+        parts.push(format!("costs and schedule to ± {:.1} % (95 %)", 100.0 * form));
         Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
     }
 

@@ -6,12 +6,14 @@
 //! T(b, c) + D(b + n) + (K − 1) · D(n): the first draft pass runs over all tokens of the step and one more per request,
 //! each later pass over one token per request. The target's cost T is piecewise linear in b, never falls, and has a
 //! constant cost per token of context. The draft model's cost D is linear: α per token of context, γ per token, δ per
-//! pass.
+//! pass. Where other steps are predicted better with it, T also has a term of the number of requests
+//! (`batch_terms.rs`).
 //!
 //! Two rules keep the fit from guessing. Below the smallest observed step T is constant. If the steps cannot separate T
 //! from D, for example because all of them drafted 3 tokens, T gets the whole time of the steps and D none
 //! ([`CostFit::together`]). Such a fit predicts the observed draft lengths only.
 
+use crate::batch_terms::{BatchTerm, curve};
 use crate::costs::{Part, StepRow};
 use foretoken_hardware::{LatencySpec, MeasuredSpec};
 use foretoken_profiler::nnls::nnls;
@@ -54,6 +56,8 @@ pub struct CostFit {
     pub batched: Vec<(u64, f64)>,
     /// Fitted seconds of a target pass per token of context that it reads.
     pub alpha_s: f64,
+    /// Fitted terms of the number of requests in a target pass, each with its seconds.
+    pub batch: Vec<(BatchTerm, f64)>,
     /// The fitted linear cost of a draft pass; 0 if the fit does not separate draft passes from target passes.
     pub draft: Coefficients,
     /// Host time (scheduler, Python, launches) between the steps, seconds: the part that does not depend on requests.
@@ -66,7 +70,7 @@ pub struct CostFit {
 
 /// Whether a fit to step times has separate costs for target model and draft model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Costs {
+pub(crate) enum Costs {
     /// The fit has one cost for target passes and one for draft passes.
     Apart,
     /// The fit has one cost per step, which counts as the target's.
@@ -79,7 +83,7 @@ impl CostFit {
     /// # Panics
     /// Without steps.
     pub fn to(rows: &[StepRow]) -> CostFit {
-        CostFit::of(rows, Costs::Apart)
+        CostFit::of(rows, Costs::Apart, &[])
     }
 
     /// Fits one cost to whole steps: all of a step's time counts as the target's, and draft passes cost nothing.
@@ -87,13 +91,14 @@ impl CostFit {
     /// # Panics
     /// Without steps.
     pub fn together(rows: &[StepRow]) -> CostFit {
-        CostFit::of(rows, Costs::Together)
+        CostFit::of(rows, Costs::Together, &[])
     }
 
-    fn of(rows: &[StepRow], costs: Costs) -> CostFit {
+    /// Fits the costs of passes to timed steps, with these terms of the number of requests.
+    pub(crate) fn of(rows: &[StepRow], costs: Costs, batch: &[BatchTerm]) -> CostFit {
         let bends = bends(rows);
         let shortest = rows.iter().filter(|r| r.part != Part::Draft).map(|r| r.elapsed_s).reduce(f64::min);
-        let fitting = Fitting { rows, bends: &bends, costs, least_s: LEAST_SHARE * shortest.unwrap_or(0.0) };
+        let fitting = Fitting { rows, bends: &bends, costs, batch, least_s: LEAST_SHARE * shortest.unwrap_or(0.0) };
         let mut expected: Vec<f64> = rows.iter().map(|r| r.elapsed_s).collect();
         let mut fit = fitting.weighted(&expected);
         for _ in 0..ROUNDS {
@@ -107,14 +112,15 @@ impl CostFit {
 
     /// The time in seconds by which the error of a step's predicted time is divided: the predicted time, but at least
     /// [`LEAST_SHARE`] of the observed time.
-    fn expected_s(&self, r: &StepRow) -> f64 {
+    pub(crate) fn expected_s(&self, r: &StepRow) -> f64 {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
 
     /// The time in seconds that the fit predicts for a step or, if `r.part` says so, for its target pass or its draft
     /// passes alone.
     pub fn step_s(&self, r: &StepRow) -> f64 {
-        let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64, &self.draft);
+        let batch: f64 = self.batch.iter().map(|(term, seconds)| seconds * term.of(r.decodes + r.prompts)).sum();
+        let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64 + batch, &self.draft);
         let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
         match r.part {
             Part::Step => target + draft,
@@ -127,7 +133,8 @@ impl CostFit {
     pub fn target(&self) -> LatencySpec {
         const FAR: u64 = 1 << 20;
         let context = if self.alpha_s > 0.0 { vec![(0, 0.0), (FAR, self.alpha_s * FAR as f64)] } else { vec![] };
-        LatencySpec::Measured(MeasuredSpec { batched: self.batched.clone(), pairs: vec![], context })
+        let requests = curve(&self.batch, FAR);
+        LatencySpec::Measured(MeasuredSpec { batched: self.batched.clone(), pairs: vec![], context, requests })
     }
 
     /// The fitted cost of draft passes as a latency model.
@@ -156,7 +163,7 @@ impl CostFit {
 /// [`BENDS`], and the size of the largest step. A bend is used only if some step has more tokens than the previous
 /// bend and at most as many as this bend. Otherwise many curves would explain the larger steps equally well, and the
 /// fit would choose one of them at random.
-fn bends(rows: &[StepRow]) -> Vec<u64> {
+pub(crate) fn bends(rows: &[StepRow]) -> Vec<u64> {
     let sizes: BTreeSet<u64> = rows.iter().map(tokens).collect();
     let (least, most) = (*sizes.first().expect("steps"), *sizes.last().expect("steps"));
     let mut all = vec![least];
@@ -216,6 +223,7 @@ struct Fitting<'a> {
     rows: &'a [StepRow],
     bends: &'a [u64],
     costs: Costs,
+    batch: &'a [BatchTerm],
     /// Lower bound on the fitted time of a target pass, in seconds.
     least_s: f64,
 }
@@ -224,12 +232,14 @@ impl Fitting<'_> {
     /// Fits the costs by least squares. The error of a step's time is divided by the step's entry in `expected`, its
     /// expected time in seconds. Leaves the fit's error (`noise`) at 0.
     fn weighted(&self, expected: &[f64]) -> CostFit {
-        let Fitting { rows, bends, costs, least_s } = *self;
+        let Fitting { rows, bends, costs, batch, least_s } = *self;
         let drafts = draft_columns(bends);
-        let columns = if costs == Costs::Apart { drafts + 3 } else { drafts };
-        let part = |r: &StepRow| if costs == Costs::Apart { r.part } else { Part::Target };
-        let entry = |i: usize, j: usize| column(&StepRow { part: part(&rows[i]), ..rows[i] }, bends, j);
-        let a = DMatrix::from_fn(rows.len(), columns, |i, j| entry(i, j) / expected[i]);
+        let own = own_columns(bends, costs);
+        let entry = |i: usize, j: usize| match j.checked_sub(own) {
+            Some(term) => batch_column(&rows[i], batch[term]),
+            None => own_column(&rows[i], bends, costs, j),
+        };
+        let a = DMatrix::from_fn(rows.len(), own + batch.len(), |i, j| entry(i, j) / expected[i]);
         // The observed time minus the lower bound of a target pass, relative to the expected time. Least squares fits
         // this remainder with constants of at least 0. The bound is added to the constant afterwards, so a pass never
         // takes less.
@@ -249,6 +259,7 @@ impl Fitting<'_> {
         CostFit {
             batched,
             alpha_s: x[bends.len()],
+            batch: batch.iter().copied().zip(x.iter().skip(own).copied()).filter(|at| at.1 > 0.0).collect(),
             draft: match costs {
                 Costs::Apart => Coefficients { alpha_s: x[drafts], gamma_s: x[drafts + 1], delta_s: x[drafts + 2] },
                 Costs::Together => Coefficients::FREE,
@@ -292,6 +303,22 @@ fn host(rows: &[StepRow]) -> (f64, f64) {
 /// neighbouring bends, and context.
 fn draft_columns(bends: &[u64]) -> usize {
     bends.len() + 1
+}
+
+/// Number of columns of the least-squares matrix without terms of the number of requests.
+pub(crate) fn own_columns(bends: &[u64], costs: Costs) -> usize {
+    draft_columns(bends) + if costs == Costs::Apart { 3 } else { 0 }
+}
+
+/// The entry of a step in one of these columns.
+pub(crate) fn own_column(r: &StepRow, bends: &[u64], costs: Costs, j: usize) -> f64 {
+    let part = if costs == Costs::Apart { r.part } else { Part::Target };
+    column(&StepRow { part, ..*r }, bends, j)
+}
+
+/// The entry of a step in the column of a term of the number of requests.
+pub(crate) fn batch_column(r: &StepRow, term: BatchTerm) -> f64 {
+    if r.part == Part::Draft { 0.0 } else { term.of(r.decodes + r.prompts) }
 }
 
 fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {

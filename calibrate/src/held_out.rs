@@ -3,6 +3,13 @@
 
 use crate::costs::StepRow;
 use crate::fit::CostFit;
+use crate::predict::{AcceptanceFrom, Prediction};
+use crate::source::Source;
+use foretoken_compare::numbers::{Numbers, RunRecords};
+use foretoken_compare::server_runs::Misfit;
+use foretoken_profiler::Calibrated;
+use foretoken_sim::{EngineConfig, Run};
+use foretoken_spec::problem::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,24 +64,29 @@ pub struct HeldOut {
     /// What the form of the fitted costs cannot say, as the standard deviation of a relative error: see [`misfit`].
     #[serde(default)]
     pub misfit: f64,
+    /// The errors of the numbers of whole runs, with the acceptance observed in them: see [`of_runs`](Self::of_runs).
+    #[serde(default)]
+    pub numbers: Misfit,
 }
 
-/// Steps of one draft length and one number of requests count as a group if they are at least this share of the steps
-/// of their draft length.
+/// Steps of one draft length and one number of requests count as a group if they are at least this many.
+const FEW: usize = 5;
+/// A group is also predicted by a fit without it if it has at least this share of the steps of its draft length.
 const GROUP: f64 = 0.05;
 /// Steps with up to this many times as many or as few requests are left out together: they say the same.
 const ALIKE: f64 = 1.5;
 
-/// The groups of steps that have one draft length and one number of requests, as (draft length, number of requests).
-fn groups(rows: &[StepRow]) -> Vec<(u32, u32)> {
+/// The groups of steps that have one draft length and one number of requests, as ((draft length, number of requests),
+/// whether the group has a good share of the steps of its draft length).
+fn groups(rows: &[StepRow]) -> Vec<((u32, u32), bool)> {
     let mut counts: BTreeMap<(u32, u32), usize> = BTreeMap::new();
     let mut of_length: BTreeMap<u32, usize> = BTreeMap::new();
     for row in rows.iter().filter(|r| r.decodes > 0) {
         *counts.entry((row.k, row.decodes)).or_default() += 1;
         *of_length.entry(row.k).or_default() += 1;
     }
-    let enough = |(at, n): ((u32, u32), usize)| (n as f64 >= GROUP * of_length[&at.0] as f64).then_some(at);
-    counts.into_iter().filter_map(enough).collect()
+    let common = |(at, n): ((u32, u32), usize)| (at, n as f64 >= GROUP * of_length[&at.0] as f64);
+    counts.into_iter().filter(|group| group.1 >= FEW).map(common).collect()
 }
 
 /// What the form of the fitted costs cannot say: the root mean square of the relative errors of the summed times of
@@ -82,22 +94,25 @@ fn groups(rows: &[StepRow]) -> Vec<(u32, u32)> {
 /// for a draft length that was not observed. Its error by a fit without it and without similar batches is too large,
 /// because the batch sizes of a prediction were observed. So the geometric mean of the two is taken, if smaller and
 /// larger batches of the draft length remain. A step at a number of requests, or a curve that the form lacks, shows
-/// here and nowhere else: a repeated run has the same misfit as the runs to which the costs were fitted.
-fn misfit(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> f64 {
-    let bias_of = |(k, decodes): (u32, u32)| {
+/// here and nowhere else: a repeated run has the same misfit as the runs to which the costs were fitted. All groups
+/// count equally, since other loads run other batches. The share of an error that its few steps explain is subtracted.
+fn misfit(fit: &CostFit, rows: &[StepRow], fit_to: &dyn Fn(&[StepRow]) -> CostFit) -> f64 {
+    let bias_of = |((k, decodes), common): ((u32, u32), bool)| {
         let own = |r: &StepRow| r.k == k && r.decodes == decodes;
         let is_alike = |r: &StepRow| {
             let (a, b) = (f64::from(r.decodes.max(1)), f64::from(decodes));
             r.k == k && a <= ALIKE * b && b <= ALIKE * a
         };
         let others: Vec<StepRow> = rows.iter().filter(|r| !is_alike(r)).copied().collect();
-        let inside = batches(&others, k).is_some_and(|(least, most)| least < decodes && decodes < most);
+        let inside = common && batches(&others, k).is_some_and(|(least, most)| least < decodes && decodes < most);
         let by_fit = error(fit, rows.iter().filter(|r| own(r))).bias;
         let by_others = inside.then(|| error(&fit_to(&others), rows.iter().filter(|r| own(r))).bias);
-        by_others.map_or(by_fit.abs(), |bias| (bias * by_fit).abs().sqrt())
+        let bias = by_others.map_or(by_fit.abs(), |bias| (bias * by_fit).abs().sqrt());
+        let chance = fit.noise * fit.noise / rows.iter().filter(|r| own(r)).count() as f64;
+        (bias * bias - chance).max(0.0)
     };
     let all: Vec<f64> = groups(rows).into_iter().map(bias_of).collect();
-    (all.iter().map(|bias| bias * bias).sum::<f64>() / all.len().max(1) as f64).sqrt()
+    (all.iter().sum::<f64>() / all.len().max(1) as f64).sqrt()
 }
 
 /// The smallest and the largest number of decoding requests in the steps with draft length `k`.
@@ -125,7 +140,7 @@ pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Erro
 impl HeldOut {
     /// The errors of the step times that `fit` predicts, and the errors of further fits that leave steps out.
     /// `fit_to` is the function that made `fit` from `rows`; this function also makes the further fits.
-    pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> HeldOut {
+    pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: &dyn Fn(&[StepRow]) -> CostFit) -> HeldOut {
         let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
         runs.dedup();
         let mut by_run = Vec::new();
@@ -157,7 +172,43 @@ impl HeldOut {
             fitted: error(fit, rows.iter()),
             by_length: lengths.into_iter().map(of_length).collect(),
             misfit: misfit(fit, rows, fit_to),
+            numbers: Misfit::default(),
         }
+    }
+
+    /// The root mean square of the relative errors with which the numbers of the runs are predicted, each run with its
+    /// own acceptance, so that the errors come from costs and schedule. As in [`misfit`], the error of a run is the
+    /// geometric mean of two: by costs fitted to all runs, and by costs fitted to the other runs, if these have its
+    /// draft length, with batches as small and as large. `with_costs` makes a profile from costs fitted to some steps,
+    /// and without steps that of all runs.
+    pub fn of_runs(
+        &self,
+        sources: &[Source],
+        rows: &[StepRow],
+        engine: &EngineConfig,
+        rates: &[f64],
+        with_costs: &dyn Fn(Option<&[StepRow]>) -> Calibrated,
+    ) -> Result<Misfit> {
+        let whole = with_costs(None);
+        let mut errors: Vec<Misfit> = Vec::new();
+        for (at, source) in sources.iter().enumerate() {
+            let Some(k) = source.k.filter(|k| whole.separated || whole.draft_lengths.contains(k)) else { continue };
+            let left_out = self.by_run.iter().any(|(run, _)| *run == at);
+            let others: Vec<StepRow> = rows.iter().filter(|r| r.source != at).copied().collect();
+            let of_others = left_out.then(|| with_costs(Some(&others)));
+            let acceptance = if k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(rates) };
+            let numbers = |run: &Run| Numbers::of(&[RunRecords::requests_only(&run.records)]);
+            let error = |cost: &Calibrated| -> Result<Misfit> {
+                let run = Prediction { cost, acceptance, engine, seed: 1 }.serve(source, k)?;
+                Ok(Misfit::between(&numbers(&run), &numbers(&source.run.run)))
+            };
+            let by_all = error(&whole)?;
+            errors.push(match of_others {
+                Some(others) => by_all.geometric_mean(&error(&others)?),
+                None => by_all,
+            });
+        }
+        Ok(Misfit::root_mean_square(&errors))
     }
 }
 
@@ -199,7 +250,7 @@ mod tests {
     fn a_fit_predicts_held_out_steps_of_its_model() {
         let rows = rows();
         let fit = CostFit::to(&rows);
-        let held_out = HeldOut::of(&fit, &rows, CostFit::to);
+        let held_out = HeldOut::of(&fit, &rows, &CostFit::to);
         assert_eq!(held_out.by_run.len(), 4);
         for error in held_out.by_run.iter().map(|r| r.1).chain([held_out.by_time, held_out.fitted]) {
             assert!(error.mean_absolute < 1e-6 && error.bias.abs() < 1e-6, "{error:?}");
@@ -219,7 +270,7 @@ mod tests {
         let of = |more: fn(f64) -> f64| {
             let mut rows = rows();
             rows.iter_mut().for_each(|r| r.elapsed_s += more(f64::from(r.decodes)));
-            HeldOut::of(&CostFit::to(&rows), &rows, CostFit::to).misfit
+            HeldOut::of(&CostFit::to(&rows), &rows, &CostFit::to).misfit
         };
         let (none, step, curve) = (of(|_| 0.0), of(|n| if n > 6.0 { 2e-3 } else { 0.0 }), of(|n| 1e-4 * n * n));
         assert!(none < 1e-6, "{none}");
@@ -242,7 +293,7 @@ mod tests {
     #[test]
     fn a_run_with_a_length_of_its_own_is_not_held_out() {
         let rows: Vec<StepRow> = rows().into_iter().filter(|r| r.source < 3).collect();
-        let held_out = HeldOut::of(&CostFit::to(&rows), &rows, CostFit::to);
+        let held_out = HeldOut::of(&CostFit::to(&rows), &rows, &CostFit::to);
         assert_eq!(held_out.by_run.iter().map(|r| r.0).collect::<Vec<_>>(), [0, 1]);
     }
 }

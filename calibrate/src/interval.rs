@@ -1,4 +1,4 @@
-//! How uncertain a prediction is. The uncertainty has four sources:
+//! How uncertain a prediction is. The uncertainty has five sources:
 //!
 //! - **Which requests come.** Requests differ in acceptance, and a run has few requests. Each random draw assigns
 //!   other observed answers of the truth table to the run's requests.
@@ -6,8 +6,10 @@
 //!   by request).
 //! - **Draft positions at which nothing was drafted.** Their acceptance rates are extrapolated; each random draw
 //!   moves all these rates up, or all of them down.
-//! - **Costs and schedule.** A fixed relative error is added (`foretoken_compare::server_runs::interval`). This error
-//!   also covers steps that the calibration has not seen.
+//! - **The form of the costs.** Each random draw multiplies all times of passes by a factor. The factor's deviation is
+//!   the misfit of the form (`held_out.rs`): an error of costs changes each number as it changes it at this load.
+//! - **Costs and schedule.** The error with which the calibration predicts the same number of its own runs is added,
+//!   or a fixed one if that is larger (`foretoken_compare::server_runs::interval`).
 //!
 //! The run's arrivals, prompts and lengths are given, so they add no uncertainty.
 
@@ -15,6 +17,8 @@ use crate::kept::Kept;
 use crate::predict::{AcceptanceFrom, Prediction};
 use crate::source::Source;
 use foretoken_compare::numbers::{Numbers, RunRecords};
+use foretoken_hardware::LatencySpec;
+use foretoken_profiler::Calibrated;
 use foretoken_sim::{Draws, Luck, Stream};
 use foretoken_spec::problem::Result;
 use foretoken_traces::truth::TruthTable;
@@ -29,22 +33,24 @@ const DRAWS: u64 = 32;
 const EXTRAPOLATED: f64 = 0.2;
 
 /// Predictions of the numbers (latencies, throughput) of one draft length at one load, with randomly drawn
-/// acceptance. `[i][j]` is the prediction for observed run j of `repeats` with random draw i. Empty if the draft
-/// length `k` is 0.
+/// acceptance and random costs. `[i][j]` is the prediction for observed run j of `repeats` with random draw i.
 pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<Numbers>>> {
-    if k == 0 {
-        return Ok(Vec::new());
-    }
     let one = |draw: u64| {
-        let by: f64 = StandardNormal.sample(&mut Draws::new(draw, Stream::Belief, 0));
+        let normal = |stream: Stream| -> f64 { StandardNormal.sample(&mut Draws::new(draw, stream, 0)) };
+        let by = normal(Stream::Belief);
+        let cost = slower(&kept.cost, (kept.misfit * normal(Stream::Noise)).exp());
         let table = kept.table.as_ref().map(|table| resampled(table, draw, EXTRAPOLATED * by));
         let deepest = kept.cost.draft_lengths.iter().max().map_or(0, |&deepest| deepest as usize);
         let rates = moved(&kept.rates, deepest, EXTRAPOLATED * by);
-        let acceptance = table.as_ref().map_or(AcceptanceFrom::Rates(&rates), AcceptanceFrom::Table);
+        let acceptance = match (&table, k) {
+            (_, 0) => AcceptanceFrom::None,
+            (Some(table), _) => AcceptanceFrom::Table(table),
+            (None, _) => AcceptanceFrom::Rates(&rates),
+        };
         let mut numbers = Vec::with_capacity(repeats.len());
         for (repeat, source) in repeats.iter().enumerate() {
             let seed = 1_000_000 + 1000 * draw + repeat as u64;
-            let run = Prediction { cost: &kept.cost, acceptance, engine: &kept.engine, seed }.serve(source, k)?;
+            let run = Prediction { cost: &cost, acceptance, engine: &kept.engine, seed }.serve(source, k)?;
             numbers.push(Numbers::of(&[RunRecords::requests_only(&run.records)]));
         }
         Ok(numbers)
@@ -52,12 +58,35 @@ pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<
     (0..DRAWS).map(one).collect()
 }
 
+/// The costs of passes, each multiplied by a factor.
+fn slower(cost: &Calibrated, factor: f64) -> Calibrated {
+    let mut slower = cost.clone();
+    for cost in [&mut slower.target.cost, &mut slower.draft.cost] {
+        match cost {
+            LatencySpec::Measured(m) => {
+                let curves = [&mut m.batched, &mut m.pairs, &mut m.context, &mut m.requests];
+                curves.into_iter().flatten().for_each(|point| point.1 *= factor);
+            }
+            LatencySpec::Linear(c) => {
+                [&mut c.alpha_s, &mut c.gamma_s, &mut c.delta_s].into_iter().for_each(|s| *s *= factor);
+            }
+            // A calibration to runs fits a table and a line.
+            LatencySpec::Staircase(_) | LatencySpec::Roofline(_) => {}
+        }
+    }
+    slower
+}
+
 /// Returns a truth table (which draft tokens of recorded answers were right) with as many answers as `table`. The
 /// answers are drawn at random from `table`, with replacement; `draw` is the seed. `by` is added to the log-odds of
 /// extrapolated acceptance rates.
 fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
-    let drawn = (0..n as u64).map(|i| table.outputs[(luck.unit(i) * n as f64) as usize].clone());
+    let drawn = (0..n as u64).map(|i| {
+        let mut output = table.outputs[(luck.unit(i) * n as f64) as usize].clone();
+        output.move_chances(by);
+        output
+    });
     let mut header = table.header.clone();
     if let Some(observed) = &mut header.observed {
         observed.hazards = moved(&observed.hazards, observed.seen, by);

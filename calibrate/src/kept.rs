@@ -8,6 +8,7 @@ use crate::loads::{ObservedLoad, SeenRun, TRACES};
 use crate::one_server::Server;
 use crate::unknown_costs::CostFactors;
 use crate::verdict::Verdict;
+use foretoken_compare::server_runs::Misfit;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
 use foretoken_run::cells::Lock;
@@ -117,6 +118,8 @@ pub struct Kept {
     pub inputs: Vec<Input>,
     /// What the form of the fitted costs cannot say, as the standard deviation of a relative error.
     pub misfit: f64,
+    /// The errors with which the calibration predicts the numbers of its own runs.
+    pub numbers: Misfit,
     /// Warnings about the calibrated profile: that it was edited, or that its costs are not trusted.
     pub warnings: Vec<String>,
     /// The server whose runs were observed; `None` if the calibration does not name it.
@@ -280,8 +283,8 @@ impl Kept {
         let edited = foretoken_run::profiled::changed(&profile.display().to_string(), &text);
         let warnings = edited.into_iter().chain(cost.distrust.clone()).collect();
         let rates = found.acceptance.iter().map(|p| p.rate).collect();
-        let (inputs, misfit) = (found.inputs, found.held_out.misfit);
-        Ok(Kept { cost, table, rates, engine, inputs, misfit, server: found.server, warnings })
+        let (inputs, misfit, numbers) = (found.inputs, found.held_out.misfit, found.held_out.numbers);
+        Ok(Kept { cost, table, rates, engine, inputs, misfit, numbers, server: found.server, warnings })
     }
 
     /// True if the calibration was made from the recording with this BLAKE3 digest.

@@ -2,6 +2,7 @@
 //! recommends a draft length or policy.
 
 pub mod acceptance;
+pub mod batch_terms;
 pub mod calibration;
 pub mod compare_server;
 pub mod costs;
@@ -23,6 +24,7 @@ pub mod replay;
 pub mod scheduling;
 mod simple_predictions;
 pub mod source;
+mod spread;
 mod step_lengths;
 pub mod table;
 pub mod unknown_costs;

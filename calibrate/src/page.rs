@@ -137,6 +137,13 @@ fn costs(c: &Calibration) -> Section {
                 s => format!("{} + {:.1} us a request", ms(fit.host_s), 1e6 * s),
             },
         ),
+        (
+            "a target pass, by its requests".into(),
+            match fit.batch.as_slice() {
+                [] => "–".to_owned(),
+                terms => terms.iter().map(|(term, s)| term.in_words(*s)).collect::<Vec<_>>().join(", "),
+            },
+        ),
         ("between client and scheduler, there and back".into(), ms(c.engine.frontend_s)),
         ("steps around the fit".into(), format!("{:.1} %", 100.0 * fit.noise)),
     ]));

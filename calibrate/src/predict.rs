@@ -62,7 +62,7 @@ impl Prediction<'_> {
         let acceptance = acceptance.build(self.seed, &workload).map_err(|e| Problem::failed(e.to_string()))?;
         let mut config = self.engine.clone();
         config.max_draft_len = k;
-        config.step_overhead_s = self.cost.step_overhead_s;
+        (config.step_overhead_s, config.host) = (self.cost.step_overhead_s, self.cost.host);
         let (target, draft) = (self.cost.target.cost.build(), self.cost.draft.cost.build());
         let simulation = Simulation {
             workload: &workload,

@@ -43,7 +43,7 @@ pub(crate) fn predict_cell(
         (None, _) => AcceptanceFrom::Rates(&kept.rates),
     };
     let own = if k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&kept.rates) };
-    let mut all = PredictedNumbers { misfit: kept.misfit, ..PredictedNumbers::default() };
+    let mut all = PredictedNumbers { misfit: kept.numbers, ..PredictedNumbers::default() };
     let (mut accepted_observed, mut accepted_predicted, mut in_flight) = (Vec::new(), Vec::new(), Vec::new());
     for source in repeats {
         let Some(observed) = numbers(&source.run.run) else { continue };

@@ -1,6 +1,6 @@
 //! The latency model `measured`: a table of measured pass times, interpolated between the measured sizes. The time of a
-//! pass is the sum of three costs: of its batched tokens, of its query-key pairs, and of the context that it reads.
-//! Each cost is piecewise linear in its size and never falls.
+//! pass is the sum of four costs: of its batched tokens, of its query-key pairs, of the context that it reads, and of
+//! its requests. Each cost is piecewise linear in its size and never falls.
 //!
 //! On a CPU, the time grows from the first token on, attention grows with the pairs, and context costs more as soon as
 //! the KV of the batch no longer fits into a cache. On a GPU, the time is flat between two captured CUDA-graph sizes
@@ -29,6 +29,10 @@ pub struct MeasuredSpec {
     /// Tokens must rise, times must not fall. Empty: reading adds nothing.
     #[serde(default)]
     pub context: Vec<(u64, f64)>,
+    /// Points `[requests of the pass, seconds]`: the time that a batch of this size adds to the time of `batched`, such
+    /// as a step above a number of requests. Requests must rise, times must not fall. Empty: they add nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<(u64, f64)>,
 }
 
 impl MeasuredSpec {
@@ -40,7 +44,13 @@ impl MeasuredSpec {
         if self.batched.is_empty() {
             return Err(bad("batched", "needs at least one [tokens, seconds]"));
         }
-        for (key, points) in [("batched", &self.batched), ("pairs", &self.pairs), ("context", &self.context)] {
+        let curves = [
+            ("batched", &self.batched),
+            ("pairs", &self.pairs),
+            ("context", &self.context),
+            ("requests", &self.requests),
+        ];
+        for (key, points) in curves {
             if let Some((_, x)) = points.iter().find(|(_, x)| !(*x >= 0.0 && x.is_finite())) {
                 return Err(bad(key, format!("{x} is not a time ≥ 0 s")));
             }
@@ -61,7 +71,8 @@ impl MeasuredSpec {
     pub fn build(&self) -> Result<Measured, BadLatency> {
         self.check()?;
         let curve = |points: &[(u64, f64)]| Curve(points.iter().map(|&(x, s)| (x, Time::from_s(s))).collect());
-        Ok(Measured { batched: curve(&self.batched), pairs: curve(&self.pairs), context: curve(&self.context) })
+        let (batched, pairs) = (curve(&self.batched), curve(&self.pairs));
+        Ok(Measured { batched, pairs, context: curve(&self.context), requests: curve(&self.requests) })
     }
 }
 
@@ -71,11 +82,13 @@ pub struct Measured {
     batched: Curve,
     pairs: Curve,
     context: Curve,
+    requests: Curve,
 }
 
 impl LatencyModel for Measured {
     fn pass(&self, shape: PassShape) -> Time {
-        self.batched.at(shape.batched) + self.pairs.at(shape.pairs) + self.context.at(shape.context)
+        let of_tokens = self.batched.at(shape.batched) + self.pairs.at(shape.pairs);
+        of_tokens + self.context.at(shape.context) + self.requests.at(shape.requests)
     }
 }
 
@@ -113,6 +126,7 @@ mod tests {
             batched: vec![(2, 2e-3), (4, 3e-3), (8, 3e-3), (9, 5e-3)],
             pairs: vec![(0, 0.0), (1000, 1e-3), (2000, 4e-3)],
             context: vec![(0, 0.0), (100, 1e-4), (200, 4e-4)],
+            requests: vec![],
         }
     }
 
@@ -128,9 +142,19 @@ mod tests {
         assert_eq!((us(2, 0, 500), us(2, 0, 1500), us(2, 0, 3000)), (2500, 4500, 9000));
     }
 
+    /// A pass of more than 8 requests takes 2 ms longer, however many there are.
+    #[test]
+    fn a_batch_of_some_size_adds_its_time() {
+        let m = MeasuredSpec { requests: vec![(0, 0.0), (8, 0.0), (9, 2e-3), (99, 2e-3)], ..spec() }.build().unwrap();
+        let us = |requests| m.pass(PassShape { requests, batched: 2, context: 0, pairs: 0 }).0 / 1_000_000;
+        assert_eq!([0, 1, 8, 9, 12, 500].map(us), [2000, 2000, 2000, 4000, 4000, 4000]);
+    }
+
     #[test]
     fn one_point_is_a_constant_and_no_points_are_free() {
-        let m = MeasuredSpec { batched: vec![(1, 1e-3)], pairs: vec![], context: vec![] }.build().unwrap();
+        let m = MeasuredSpec { batched: vec![(1, 1e-3)], pairs: vec![], context: vec![], requests: vec![] }
+            .build()
+            .unwrap();
         assert_eq!(m.pass(PassShape { requests: 1, batched: 99, context: 5, pairs: 7 }), Time::from_s(1e-3));
     }
 
@@ -152,5 +176,6 @@ mod tests {
         assert_eq!(of(|s| s.pairs[2].1 = 0.5e-3), "pairs");
         assert_eq!(of(|s| s.pairs[2].1 = f64::NAN), "pairs");
         assert_eq!(of(|s| s.context[1].0 = 300), "context");
+        assert_eq!(of(|s| s.requests = vec![(1, 1e-3), (2, 0.0)]), "requests");
     }
 }

@@ -96,6 +96,7 @@ fn fit(
     let x = solve(&a, &DVector::from_element(passes.len(), 1.0));
     let all = x.as_slice();
     MeasuredSpec {
+        requests: vec![],
         batched: line(&batched, all[0], &all[1..tokens]),
         pairs: line(&pairs, 0.0, &all[tokens..attention]),
         context: line(&context, 0.0, &all[attention..]),

@@ -54,6 +54,9 @@ pub struct Recording {
     /// For each unknown position: how many draft tokens were accepted just before it in the same recorded step. 0 at
     /// known positions. This number selects the probability (hazard) that the draft token at the position is right.
     pub accepted_before: Vec<u8>,
+    /// For each unknown position: the probability that a draft token there is right for this request, which may accept
+    /// more or less than others. 0 at known positions. Empty if only the probabilities of all recordings are known.
+    pub chances: Vec<f32>,
     /// Rank of the target's token among the draft model's guesses, from 1, for each output position. 255 stands for all
     /// ranks from 255 on. Empty if ranks were not recorded.
     pub ranks: Vec<u8>,

@@ -2,7 +2,7 @@
 //! observed values, the prediction, and the parts of the error that come from acceptance, from pass costs and from the
 //! schedule.
 
-use super::interval::half_width;
+use super::interval::{Misfit, half_width};
 use crate::bounds::Check;
 use crate::numbers::{E2E, Numbers, QUANTITIES, Quantity, THROUGHPUT, TPOT, TTFT};
 use crate::row::Row;
@@ -96,11 +96,11 @@ pub struct PredictedNumbers {
     /// The latencies and rates of each run by a formula for the mean number of tokens that a request gets in a step,
     /// without simulation. The list has fewer entries if the formula gives no value for some runs.
     pub formula: Vec<Numbers>,
-    /// `[i][j]`: the prediction of run j with random draw i of the acceptance rates, which the calibration (costs and
-    /// acceptance fitted to a server) knows with an uncertainty.
+    /// `[i][j]`: the prediction of run j with random draw i of the acceptance rates and of the costs, which the
+    /// calibration (costs and acceptance fitted to a server) knows with an uncertainty.
     pub draws: Vec<Vec<Numbers>>,
-    /// What the form of the calibrated costs cannot say, as the standard deviation of a relative error.
-    pub misfit: f64,
+    /// The errors with which the calibration predicts the numbers of its own runs.
+    pub misfit: Misfit,
 }
 
 impl PredictedNumbers {
@@ -121,7 +121,7 @@ impl PredictedNumbers {
                 let error = |value: f64| unit.error(value, reference);
                 Some(Calibrated {
                     predicted,
-                    half_width: half_width(quantity, &self.draws, self.misfit),
+                    half_width: half_width(quantity, &self.draws, &self.misfit),
                     error: error(predicted)?,
                     of_acceptance: error(predicted)? - error(own)?,
                     of_cost: error(own)? - error(both)?,
@@ -226,7 +226,7 @@ mod tests {
             interpolated: twice(120.0),
             formula: vec![throughput(90.0)],
             draws: vec![],
-            misfit: 0.0,
+            misfit: Misfit::default(),
         };
         let rows = predicted.rows();
         let [row] = &rows[..] else { panic!("{rows:?}") };

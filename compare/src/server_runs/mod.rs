@@ -12,4 +12,5 @@ mod text;
 
 pub use cell::{BOUND, BOUND_TTFT, Calibrated, Cell, JUDGED, PredictedNumbers};
 pub use comparison::{HeldOutNumbers, MeanErrors, Replayed, ServerComparison, Worst};
+pub use interval::Misfit;
 pub use length_order::LengthOrder;

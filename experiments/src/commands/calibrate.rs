@@ -211,6 +211,10 @@ fn in_words(c: &Calibration) -> String {
         let ms = |s: f64| format!("{:.2} ms", 1e3 * s);
         let points: Vec<String> = fit.batched.iter().map(|(b, s)| format!("{b}: {}", ms(*s))).collect();
         line(format!("target pass by tokens   {}", points.join(", ")));
+        let terms: Vec<String> = fit.batch.iter().map(|(term, seconds)| term.in_words(*seconds)).collect();
+        if !terms.is_empty() {
+            line(format!("  and by requests       {}", terms.join(", ")));
+        }
         line(match (c.separated, c.lengths().iter().all(|&k| k == 0)) {
             (true, _) => {
                 format!("draft pass              {} + {:.1} us a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s)

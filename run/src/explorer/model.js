@@ -86,8 +86,8 @@ const Model = (() => {
   };
 
   const measured = (s) => {
-    const [batched, pairs, context] = [lines(s.batched), lines(s.pairs), lines(s.context)];
-    return (shape) => batched(shape.batched) + pairs(shape.pairs) + context(shape.context);
+    const [batched, pairs, context, requests] = [lines(s.batched), lines(s.pairs), lines(s.context), lines(s.requests ?? [])];
+    return (shape) => batched(shape.batched) + pairs(shape.pairs) + context(shape.context) + requests(shape.requests);
   };
 
   // The counted distinct experts that a pass over `tokens` tokens reads; null where nothing was counted.

@@ -52,8 +52,11 @@ impl Recorded {
 }
 
 /// Probability that the draft token at output position `n` is right, where the recording `r` does not say whether it
-/// is.
+/// is: the recording's own probability, or else that of all recordings.
 fn hazard(r: &Recording, hazards: &[f64], n: usize) -> f64 {
+    if let Some(&chance) = r.chances.get(n) {
+        return f64::from(chance);
+    }
     hazards[usize::from(r.accepted_before[n]).min(hazards.len() - 1)]
 }
 

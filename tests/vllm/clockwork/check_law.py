@@ -89,6 +89,16 @@ def main() -> None:
     assert stairs.target_s(9, 0, 0) == stairs.target_s(16, 0, 0) != stairs.target_s(9, 0, 5), "prompts are not padded"
     experts = read(HERE / "laws" / "mixture-of-experts.toml")
     assert abs(experts.target_s(2, 0, 0) - (5e-3 + 14e-3 * (1 - (7 / 8) ** 2) + 0.08e-3)) < 1e-12
+    foreign = read(HERE / "laws" / "foreign-terms.toml")
+    assert abs(foreign.target_s(48, 1740, 0, 12) - (8.2e-3 + 48 * 0.05e-3 + 48**2 * 1.2e-6 + 2.1e-3 + 1740 * 1.3e-6)) < 1e-12
+    assert abs(foreign.target_s(109, 0, 109, 8) - (8.2e-3 + 109 * 0.05e-3)) < 1e-12, "prompts are not squared"
+    rates = [foreign.rate(f"request {n}".encode()) for n in range(4000)]
+    assert abs(statistics.mean(rates) - (0.8 + 0.4) / 2) < 0.01 and abs(statistics.stdev(rates) - 0.225) < 0.01, "two kinds"
+    tiles = read(HERE / "laws" / "tiles.toml")
+    assert abs(tiles.target_s(20, 0, 0) - 8.2e-3) < 1e-12 and abs(tiles.target_s(21, 0, 0) - 10.4e-3) < 1e-12
+    saturating = read(HERE / "laws" / "saturating.toml")
+    assert abs(saturating.target_s(24, 0, 0) - (6.5e-3 + 24 * 0.04e-3 + 5.5e-3)) < 1e-12
+    assert abs(saturating.draft_s(4, 0) - 1.36e-3) < 1e-12
     jitter = [experts.jitter(n) for n in range(4000)]
     assert abs(statistics.mean(jitter) - 1) < 0.002 and abs(statistics.stdev(jitter) - 0.02) < 0.001
 
@@ -110,6 +120,9 @@ def main() -> None:
     refused(("knee = 48", "kneee = 48"), "target.kneee: there is no such key; there are base_s")
     refused(("[draft]", "[drafts]"), "[draft] is missing")
     refused(("a = 8.0", "a = 0.0"), "acceptance.a = 0.0: a number above 0")
+    refused(("b = 5.7", "b = 5.7\nsecond_share = 0.5"), "acceptance.second_a = 0.0: a number above 0 with second_share")
+    refused(("knee = 48", "tile_s = 1e-3"), "target.tile = 0: tokens of a tile")
+    refused(("knee = 48", "saturating_s = 1e-3"), "target.half = 0.0: tokens above 0")
     refused(("[target]", "jitter_cv = 3.0\n[target]"), "jitter_cv = 3.0: a coefficient of variation")
     refused(("a = 8.0", 'table = "x"\na = 8.0'), "x: No such file")
     refused(("b = 5.7", ""), "acceptance.b = 0.0: a number above 0")

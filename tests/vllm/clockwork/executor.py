@@ -145,8 +145,9 @@ class Clockwork(Executor):
             answer = EMPTY_MODEL_RUNNER_OUTPUT
         else:
             self.output, answer = output, None
-            if self.law.host_s:
-                wait_until(time.monotonic() + self.law.host_s)
+            host_s = self.law.host_s + self.law.host_request_s * len(output.num_scheduled_tokens)
+            if host_s:
+                wait_until(time.monotonic() + host_s)
         return Later(answer, 0.0) if non_block else answer
 
     def sample_tokens(self, grammar, non_block: bool = False):
@@ -179,7 +180,7 @@ class Clockwork(Executor):
             known.sampled += 1 + right
         self.passes += 1
         start = max(self.free, time.monotonic())
-        target_s = law.target_s(tokens, context, prompt_tokens) * law.jitter(self.passes)
+        target_s = law.target_s(tokens, context, prompt_tokens, len(names)) * law.jitter(self.passes)
         k = self.propose(Step(output, target_s, chunks, accepted, sampling), names)
         draft_s = self.draft_s(k, tokens, len(names), context) * law.jitter(-self.passes)
         self.free = start + target_s + draft_s

@@ -4,10 +4,13 @@ All times are in seconds. A target pass over b tokens, which reads c tokens of c
 
     base_s + per_token_s * max(0, B - knee) + squared_s * B^2 + experts_s * (1 - (1 - chosen/experts)^B)
     + context_s * c + cross_s * B * c
+    + verified_squared_s * v^2 + tile_s * ceil(B / tile) + saturating_s * B / (B + half)
+    + above_s if the step has more than `above` requests
 
-where B is b, padded to the next of `captured` sizes if no prompt is in the pass. A draft pass takes
-base_s + per_token_s * b + context_s * c. A random decision is a hash of the seed, the prompt and the position, so that
-every draft length gets the same random draws.
+where B is b, padded to the next of `captured` sizes if no prompt is in the pass, and v are the tokens of decoding
+requests. A draft pass over b tokens takes base_s + per_token_s * b + sqrt_s * sqrt(b) + context_s * c. Before a pass
+the host works for host_s, and host_request_s for each request of the step. A random decision is a hash of the seed,
+the prompt and the position, so that every draft length gets the same random draws.
 """
 
 import hashlib
@@ -37,6 +40,13 @@ class Target:
     experts: int = 0
     chosen: int = 0
     captured: list = field(default_factory=list)
+    verified_squared_s: float = 0.0
+    tile: int = 0
+    tile_s: float = 0.0
+    saturating_s: float = 0.0
+    half: float = 0.0
+    above: int = 0
+    above_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,7 @@ class Draft:
 
     base_s: float
     per_token_s: float = 0.0
+    sqrt_s: float = 0.0
     context_s: float = 0.0
 
 
@@ -54,7 +65,8 @@ class Acceptance:
     recorded outputs (`table`).
 
     By the law a request has a rate of its own, drawn from Beta(a, b). The rate at depth d (from 0) is rate * factors[d];
-    the last factor holds for all deeper tokens. With `table`, a file of JSON lines, each request replays the `bits` of a
+    the last factor holds for all deeper tokens. With `second_share` there are two kinds of requests: this share of them
+    draws its rate from Beta(second_a, second_b). With `table`, a file of JSON lines, each request replays the `bits` of a
     line that is drawn for it: the draft at output position i is right if character i is `1`. A longer output starts the
     line again. The path starts at the folder of the law file.
     """
@@ -62,6 +74,9 @@ class Acceptance:
     a: float = 0.0
     b: float = 0.0
     factors: list = field(default_factory=lambda: [1.0])
+    second_share: float = 0.0
+    second_a: float = 0.0
+    second_b: float = 0.0
     table: str = ""
     # The log-odds z that a draft is right are normal, with standard deviation `odds_sd`. Their mean is normal over
     # requests: mean `odds_mean`, standard deviation `request_sd`. The draft model's confidence q in the token follows
@@ -82,13 +97,14 @@ class Law:
     draft: Draft
     acceptance: Acceptance
     host_s: float = 0.0
+    host_request_s: float = 0.0
     jitter_cv: float = 0.0
     kv_tokens: int = 200_000
     seed: int = 1
     # The outputs of `acceptance.table`; empty for a law.
     recorded: tuple = ()
 
-    def target_s(self, tokens: int, context: int, prompt_tokens: int) -> float:
+    def target_s(self, tokens: int, context: int, prompt_tokens: int, requests: int = 1) -> float:
         """Seconds of a target pass."""
         t = self.target
         fits = [size for size in t.captured if size >= tokens] if prompt_tokens == 0 else []
@@ -101,11 +117,16 @@ class Law:
             + t.experts_s * touched
             + t.context_s * context
             + t.cross_s * b * context
+            + t.verified_squared_s * (tokens - prompt_tokens) ** 2
+            + (t.tile_s * math.ceil(b / t.tile) if t.tile else 0.0)
+            + (t.saturating_s * b / (b + t.half) if t.saturating_s else 0.0)
+            + (t.above_s if requests > t.above else 0.0)
         )
 
     def draft_s(self, tokens: int, context: int) -> float:
         """Seconds of a draft pass."""
-        return self.draft.base_s + self.draft.per_token_s * tokens + self.draft.context_s * context
+        d = self.draft
+        return d.base_s + d.per_token_s * tokens + d.sqrt_s * math.sqrt(tokens) + d.context_s * context
 
     def jitter(self, pass_number: int) -> float:
         """The factor of a pass: log-normal with mean 1."""
@@ -161,7 +182,10 @@ class Law:
 
     def rate(self, request: bytes) -> float:
         """The request's own rate: the Beta quantile of its luck."""
-        return beta_quantile(self.acceptance.a, self.acceptance.b, unit(self.seed, "rate", request))
+        a = self.acceptance
+        second = a.second_share > 0 and unit(self.seed, "kind", request) < a.second_share
+        shape = (a.second_a, a.second_b) if second else (a.a, a.b)
+        return beta_quantile(*shape, unit(self.seed, "rate", request))
 
 
 def sigmoid(x: float) -> float:
@@ -269,8 +293,10 @@ def check(path, law: Law) -> None:
     t, a = law.target, law.acceptance
     wants("target.base_s", t.base_s, 0 < t.base_s <= 10, "seconds of a pass, above 0 and at most 10, are wanted")
     wants("target.captured", t.captured, t.captured == sorted(set(t.captured)) and all(x >= 1 for x in t.captured), "rising sizes from 1 are wanted")
+    wants("target.half", t.half, t.saturating_s == 0 or t.half > 0, "tokens above 0, at which half of saturating_s is reached, are wanted")
+    wants("target.tile", t.tile, t.tile_s == 0 or t.tile >= 1, "tokens of a tile, at least 1, are wanted")
     wants("target.chosen", t.chosen, t.chosen <= t.experts, "there are not as many experts")
-    law_given = (a.a, a.b, a.factors) != (0.0, 0.0, [1.0])
+    law_given = (a.a, a.b, a.factors, a.second_share) != (0.0, 0.0, [1.0], 0.0)
     by_odds = a.odds_sd != 0
     wants("acceptance.table", a.table, isinstance(a.table, str), "the path of a file is wanted")
     wants("acceptance.table", a.table, not (a.table and law_given), "a, b and factors do nothing with a table; leave them out")
@@ -283,7 +309,12 @@ def check(path, law: Law) -> None:
     for key, value in (("a", a.a), ("b", a.b)):
         right = a.table != "" or by_odds or (value > 0 and math.isfinite(value))
         wants(f"acceptance.{key}", value, right, "a number above 0 is wanted")
+    wants("acceptance.second_share", a.second_share, 0 <= a.second_share < 1, "a share of the requests below 1 is wanted")
+    for key, value in (("second_a", a.second_a), ("second_b", a.second_b)):
+        right = value > 0 if a.second_share > 0 else value == 0
+        wants(f"acceptance.{key}", value, right, "a number above 0 with second_share, and none without it, is wanted")
     wants("acceptance.factors", a.factors, bool(a.factors) and all(x >= 0 for x in a.factors), "one or more factors of at least 0 are wanted")
-    wants("host_s", law.host_s, 0 <= law.host_s <= 1, "seconds from 0 to 1 are wanted")
+    for key, value in (("host_s", law.host_s), ("host_request_s", law.host_request_s)):
+        wants(key, value, 0 <= value <= 1, "seconds from 0 to 1 are wanted")
     wants("jitter_cv", law.jitter_cv, 0 <= law.jitter_cv <= 1, "a coefficient of variation from 0 to 1 is wanted")
     wants("kv_tokens", law.kv_tokens, law.kv_tokens >= 1024, "at least 1024 tokens are wanted")

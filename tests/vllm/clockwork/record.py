@@ -173,6 +173,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="cells as k3/closed-12, with wildcards")
     parser.add_argument("--variant", choices=VARIANTS, default="draft-model", help="what the server does besides the law")
     parser.add_argument("--table", default="[[1, 2, 3], [3, 6, 2], [7, 32, 1]]", help="of by-batch-size: [first, last, K]")
+    parser.add_argument("--lengths", default=LENGTHS, type=lambda text: [int(k) for k in text.split(",")], help="such as 0,1,3")
     parser.add_argument("--run-s", type=float, default=20.0)
     parser.add_argument("--asynchronous", action="store_true", help="asynchronous scheduling (see asynchronous/)")
     parser.add_argument("--real-time", action="store_true", help="the priority of real time for server and client; needs root")
@@ -188,7 +189,7 @@ def main() -> None:
         parser.error("a policy needs synchronous scheduling: leave out --asynchronous")
     args.first = ["chrt", "-f", "20"] if args.real_time else []
     args.out.mkdir(parents=True, exist_ok=True)
-    for k in [args.longest] if args.policy else LENGTHS:
+    for k in [args.longest] if args.policy else args.lengths:
         server_name = name(args, k)
         cells = [(repeat, load, args.out / f"r{repeat}" / server_name / load) for repeat in range(args.repeats) for load in LOADS]
         due = [at for at in cells if not complete(at[2]) and fnmatch.fnmatch(f"{server_name}/{at[1]}", args.only)]

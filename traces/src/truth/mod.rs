@@ -102,8 +102,9 @@ pub struct RecordedOutput {
     /// all ranks from 255 on. In the table of an observed server 1 is right, 255 is wrong, and [`NOT_DRAFTED`] is not
     /// drafted.
     pub ranks: Vec<u8>,
-    /// For each output position, the draft model's probability of its first guess, in steps of 1/65,535, at least 1. In
-    /// the table of an observed server all are 0.
+    /// For each output position, the draft model's probability of its first guess, in steps of 1/65,535, from 1 on. The
+    /// table of an observed server has instead, where nothing was drafted, the probability that a draft token would be
+    /// right for this output. It has 0 at the other positions, and everywhere if this probability was not estimated.
     pub confidences: Vec<u16>,
 }
 
@@ -118,8 +119,8 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks, confidences }
     }
 
-    /// The draft model's probability of its first guess at an output position, (0, 1]; 0 in the table of an observed
-    /// server, which has no confidences.
+    /// The draft model's probability of its first guess at an output position, (0, 1]. In the table of an observed
+    /// server, see [`confidences`](Self::confidences).
     pub fn confidence(&self, position: usize) -> f32 {
         f32::from(self.confidences[position]) / f32::from(CONFIDENCE_STEPS)
     }
@@ -133,6 +134,26 @@ impl RecordedOutput {
             Some(false) => u8::MAX,
         };
         RecordedOutput { family, prompt_len, ranks: bits.iter().map(rank).collect(), confidences: vec![0; bits.len()] }
+    }
+
+    /// Sets, for an output of an observed server, the probability that a draft token is right, at each position where
+    /// nothing was drafted. `chance` gives it from the number of right positions directly before.
+    pub fn set_chances(&mut self, chance: impl Fn(u8) -> f64) {
+        let before = observed_recording(self).accepted_before;
+        for ((step, &rank), before) in self.confidences.iter_mut().zip(&self.ranks).zip(before) {
+            if rank == NOT_DRAFTED {
+                *step = ((chance(before) * f64::from(CONFIDENCE_STEPS)).round() as u16).max(1);
+            }
+        }
+    }
+
+    /// Adds `by` to the log-odds of the probabilities that [`set_chances`](Self::set_chances) set.
+    pub fn move_chances(&mut self, by: f64) {
+        let most = f64::from(CONFIDENCE_STEPS);
+        for step in self.confidences.iter_mut().filter(|step| **step > 0) {
+            let odds = f64::from(*step) / (most - f64::from(*step)).max(0.5) * by.exp();
+            *step = ((most * odds / (1.0 + odds)).round() as u16).max(1);
+        }
     }
 
     /// Simulates a server with the fixed draft length `k` on this output, and calls `each` with the number of accepted
@@ -172,6 +193,7 @@ fn recording(output: &RecordedOutput, observed: bool) -> Recording {
         accepted_before: vec![0; output.ranks.len()],
         ranks: output.ranks.clone(),
         confidences: (0..output.ranks.len()).map(|n| output.confidence(n)).collect(),
+        ..Recording::default()
     }
 }
 
@@ -189,7 +211,9 @@ pub fn observed_recording(output: &RecordedOutput) -> Recording {
         }
     }
     let bit = |&rank: &u8| (rank != NOT_DRAFTED).then_some(rank == 1);
-    Recording { bits: ranks.iter().map(bit).collect(), accepted_before, ranks: Vec::new(), confidences: Vec::new() }
+    let estimated = output.confidences.iter().any(|&step| step > 0);
+    let chances = if estimated { (0..ranks.len()).map(|n| output.confidence(n)).collect() } else { Vec::new() };
+    Recording { bits: ranks.iter().map(bit).collect(), accepted_before, chances, ..Recording::default() }
 }
 
 #[cfg(test)]
