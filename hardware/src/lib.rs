@@ -8,6 +8,7 @@ mod bad;
 pub mod config;
 pub mod floors;
 pub mod gpus;
+pub mod kernel_tables;
 mod measured;
 pub mod models;
 mod roofline;
@@ -15,6 +16,7 @@ mod spec;
 mod staircase;
 
 pub use bad::BadLatency;
+pub use kernel_tables::KernelsSpec;
 pub use measured::{Measured, MeasuredSpec};
 pub use roofline::{Memory, Roofline, RooflineSpec};
 pub use spec::LatencySpec;

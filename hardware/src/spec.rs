@@ -1,17 +1,18 @@
 //! The choice of a latency model in an experiment, with its settings.
 
 use crate::bad::{BadLatency, bad};
+use crate::kernel_tables::KernelsSpec;
 use crate::measured::MeasuredSpec;
 use crate::roofline::{Memory, RooflineSpec};
 use crate::staircase::StaircaseSpec;
 use foretoken_sim::Linear;
 use foretoken_sim::{Coefficients, LatencyModel};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// How the time T of a pass is computed, seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[expect(clippy::large_enum_variant, reason = "an experiment has a handful of these settings")]
 pub enum LatencySpec {
     /// A linear cost: `T = α·context + γ·batched + δ`. `context` is the tokens of context that the pass reads,
     /// `batched` the tokens that it runs over.
@@ -22,6 +23,8 @@ pub enum LatencySpec {
     Measured(MeasuredSpec),
     /// A roofline: a prediction from a GPU's datasheet and a model's shape.
     Roofline(RooflineSpec),
+    /// Measured kernels of an installed package, summed for a model's shape.
+    Kernels(KernelsSpec),
 }
 
 impl LatencySpec {
@@ -42,6 +45,7 @@ impl LatencySpec {
             LatencySpec::Staircase(s) => s.check(),
             LatencySpec::Measured(m) => m.check(),
             LatencySpec::Roofline(r) => r.check(),
+            LatencySpec::Kernels(k) => k.check(),
         }
     }
 
@@ -54,15 +58,33 @@ impl LatencySpec {
             LatencySpec::Staircase(s) => Box::new(s.build().expect(CHECKED)),
             LatencySpec::Measured(m) => Box::new(m.build().expect(CHECKED)),
             LatencySpec::Roofline(r) => Box::new(r.build().expect(CHECKED)),
+            LatencySpec::Kernels(k) => Box::new(k.build().expect(CHECKED)),
         }
     }
 
-    /// The memory that weights and activations leave for KV. `None` for a latency model other than a roofline. Also
-    /// `None` for a roofline if its GPU or model is unknown, or if a number of them is out of its range.
-    pub fn memory(&self) -> Option<Memory> {
+    /// The key of this latency model in an experiment.
+    pub fn name(&self) -> &'static str {
         match self {
-            LatencySpec::Roofline(r) => r.memory().ok(),
+            LatencySpec::Linear(_) => "linear",
+            LatencySpec::Staircase(_) => "staircase",
+            LatencySpec::Measured(_) => "measured",
+            LatencySpec::Roofline(_) => "roofline",
+            LatencySpec::Kernels(_) => "kernels",
+        }
+    }
+
+    /// The GPU and the model that the costs name, as a roofline's settings. `None` for costs that name no model.
+    pub fn machine(&self) -> Option<Cow<'_, RooflineSpec>> {
+        match self {
+            LatencySpec::Roofline(r) => Some(Cow::Borrowed(r)),
+            LatencySpec::Kernels(k) => Some(Cow::Owned(k.roofline())),
             _ => None,
         }
+    }
+
+    /// The memory that weights and activations leave for KV. `None` for costs that name no model. Also `None` if the
+    /// GPU or the model is unknown, or if a number of them is out of its range.
+    pub fn memory(&self) -> Option<Memory> {
+        self.machine()?.memory().ok()
     }
 }

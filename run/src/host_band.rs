@@ -7,7 +7,6 @@
 //! 59 % of the throughput at three of them.
 
 use crate::plan::{Plan, Variant};
-use foretoken_hardware::LatencySpec;
 use foretoken_sim::HostLaw;
 use foretoken_sim::host::{SpeculatingSeconds, WithoutGraph};
 use foretoken_spec::document::Path;
@@ -33,11 +32,11 @@ pub fn is_left_out(plan: &Plan) -> bool {
     plan.measured.is_none() && plan.variants.iter().any(leaves_out)
 }
 
-/// Does this variant take the target's costs from a roofline and count no host time?
+/// Does this variant take the target's costs from a roofline or from kernels, and count no host time?
 pub fn leaves_out(variant: &Variant) -> bool {
     let e = &variant.experiment;
     let no_host = e.engine.host.is_zero() && e.engine.step_overhead_s == 0.0;
-    no_host && matches!(e.hardware.target, LatencySpec::Roofline(_))
+    no_host && e.hardware.target.machine().is_some()
 }
 
 /// What an answer begins with that host time turns around.

@@ -5,6 +5,7 @@ use crate::model_config::read_configs;
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
 use crate::{arena, bound, papers, questions};
+use foretoken_hardware::LatencySpec;
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_spec::document::{Choice, Document, Path, Picked};
 use foretoken_spec::experiment::{Experiment, UNSWEPT};
@@ -138,7 +139,7 @@ impl Plan {
     ) -> Result<Plan> {
         arena::fill(&mut document)?;
         read_policy_files(&mut document, folder)?;
-        let config_warnings = read_configs(&mut document, folder)?;
+        let mut config_warnings = read_configs(&mut document, folder)?;
         let whole = document.clone();
         let sweeps = document.sweeps(&["policies"])?;
         let mut variants = Vec::new();
@@ -150,6 +151,7 @@ impl Plan {
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, variant.derived, &variant.filled, &sweeps)?);
             }
+            config_warnings.extend(kernel_notes(&experiment));
             variants.push(variant);
         }
         let first = &variants.first().expect("a document has at least one variant").experiment;
@@ -344,6 +346,19 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
             (entrants, 0)
         }
     }
+}
+
+/// What was chosen, repaired, held or borrowed in costs that are summed from measured kernels.
+fn kernel_notes(experiment: &Experiment) -> Vec<String> {
+    let costs = [("target", &experiment.hardware.target), ("draft", &experiment.hardware.draft)];
+    let of = |(role, costs): (&str, &LatencySpec)| match costs {
+        LatencySpec::Kernels(kernels) => kernels.provenance().map_or_else(
+            |_| Vec::new(),
+            |times| times.notes.iter().map(|note| format!("hardware.{role}.kernels: {note}")).collect(),
+        ),
+        _ => Vec::new(),
+    };
+    costs.into_iter().flat_map(of).collect()
 }
 
 /// The experiment as TOML, with every default written out and the sweeps as in the file. Leaves out settings that were

@@ -14,17 +14,17 @@ use std::path::Path as FilePath;
 /// The file name of a model's configuration that stands for standard input.
 const STDIN: &str = "-";
 
-/// Replaces every `{ config = "FILE" }` in the `model` of a roofline by the model's shape, also in a sweep. Returns
-/// warnings, one sentence each, about entries of the files that the simulator does not model. Relative paths start at
-/// `folder`.
+/// Replaces every `{ config = "FILE" }` in the `model` of a roofline or of kernels by the model's shape, also in a
+/// sweep. Returns warnings, one sentence each, about entries of the files that the simulator does not model. Relative
+/// paths start at `folder`.
 ///
 /// # Errors
 /// A file cannot be read, or is no `config.json` of a known architecture.
 pub fn read_configs(document: &mut Document, folder: &FilePath) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut stdin = None;
-    for role in ["target", "draft"] {
-        let model = Path::of("hardware").key(role).key("roofline").key("model");
+    for (role, costs) in ["target", "draft"].into_iter().flat_map(|role| ["roofline", "kernels"].map(|c| (role, c))) {
+        let model = Path::of("hardware").key(role).key(costs).key("model");
         let listed = (0..).map(|i| model.then(Step::Index(i))).take_while(|path| document.get(path).is_some());
         for path in [model.clone()].into_iter().chain(listed).collect::<Vec<_>>() {
             if document.text_at(&path.key("config")).is_some() {

@@ -1,7 +1,6 @@
 //! The plan of an experiment: the checked list of all its runs. [`crate::load`] makes a plan from a file.
 
 use crate::profiled::Filled;
-use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::Source;
 use foretoken_spec::document::{Choice, Document, Path, Picked};
@@ -84,7 +83,7 @@ impl Variant {
     }
 
     /// Number of GPUs that run the target model, over all replicas of the experiment. A replica has `tensor_parallel`
-    /// GPUs if its costs are a roofline, else 1.
+    /// GPUs if its costs name the GPUs, else 1.
     pub fn gpus(&self) -> u32 {
         let Some(fleet) = &self.experiment.fleet else { return self.gpus_of_one() };
         let kinds = fleet.replicas.kinds();
@@ -93,10 +92,7 @@ impl Variant {
 
     /// Number of GPUs that run the target model on one replica with the experiment's own hardware.
     pub fn gpus_of_one(&self) -> u32 {
-        match &self.experiment.hardware.target {
-            LatencySpec::Roofline(roofline) => roofline.tensor_parallel,
-            _ => 1,
-        }
+        self.experiment.hardware.target.machine().map_or(1, |machine| machine.tensor_parallel)
     }
 }
 

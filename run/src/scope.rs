@@ -72,33 +72,33 @@ fn machine(e: &Experiment) -> String {
     }
     let block = if hardware.drafting == Drafting::Parallel { " in one pass" } else { "" };
     match (&hardware.target, &hardware.draft) {
-        (LatencySpec::Roofline(target), LatencySpec::Roofline(draft)) => {
-            let (target_gpus, draft_gpus) = (gpus(target), gpus(draft));
+        (costs, draft) if let (Some(target), Some(draft)) = (costs.machine(), draft.machine()) => {
+            let (target_gpus, draft_gpus) = (gpus(&target), gpus(&draft));
             let draft_on =
                 if target_gpus == draft_gpus { String::new() } else { format!(", the draft on {draft_gpus}") };
-            let how = roofline(target);
+            let how = how(costs);
             format!("{}, drafted by {}{block}, on {target_gpus}{draft_on} ({how})", target.model, draft.model)
         }
         // Costs of 0 stand for an observed server, whose experiment states no costs.
         (LatencySpec::Linear(target), _) if [target.alpha_s, target.gamma_s, target.delta_s] == [0.0; 3] => {
             "costs not known".to_owned()
         }
-        (LatencySpec::Roofline(target), _) => {
-            format!("{} on {} ({}), drafts{block} at given costs", target.model, gpus(target), roofline(target))
+        (costs, _) if let Some(target) = costs.machine() => {
+            format!("{} on {} ({}), drafts{block} at given costs", target.model, gpus(&target), how(costs))
         }
         (target, _) => match block {
-            "" => format!("{} costs as given", kind(target)),
-            block => format!("{} costs as given, drafts{block}", kind(target)),
+            "" => format!("{} costs as given", target.name()),
+            block => format!("{} costs as given, drafts{block}", target.name()),
         },
     }
 }
 
-fn kind(spec: &LatencySpec) -> &'static str {
-    match spec {
-        LatencySpec::Linear(_) => "linear",
-        LatencySpec::Staircase(_) => "staircase",
-        LatencySpec::Measured(_) => "measured",
-        LatencySpec::Roofline(_) => "roofline",
+/// How costs that name a GPU and a model are computed.
+fn how(costs: &LatencySpec) -> String {
+    match costs {
+        LatencySpec::Roofline(spec) => roofline(spec),
+        LatencySpec::Kernels(spec) => spec.provenance().map_or("kernels".to_owned(), |times| times.source),
+        _ => costs.name().to_owned(),
     }
 }
 

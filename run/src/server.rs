@@ -293,10 +293,7 @@ impl Variant {
     }
 }
 
-/// Bytes of a model's weights; 0 if the pass costs are not a roofline, because only a roofline names a model.
+/// Bytes of a model's weights; 0 if the pass costs name no model.
 fn weight_bytes(spec: &LatencySpec) -> f64 {
-    match spec {
-        LatencySpec::Roofline(r) => r.shape().map_or(0.0, |shape| shape.work().weight_bytes),
-        _ => 0.0,
-    }
+    spec.machine().and_then(|r| r.shape().ok()).map_or(0.0, |shape| shape.work().weight_bytes)
 }

@@ -69,12 +69,12 @@ impl Common {
 fn unlike_models(a: &Experiment, b: &Experiment) -> Option<(&'static str, String, String)> {
     let pairs = [("target", &a.hardware.target, &b.hardware.target), ("draft", &a.hardware.draft, &b.hardware.draft)];
     pairs.into_iter().find_map(|(role, a, b)| {
-        let (LatencySpec::Roofline(a), LatencySpec::Roofline(b)) = (a, b) else { return None };
-        (a.model != b.model || a.kv_bits != b.kv_bits).then(|| (role, name(a), name(b)))
+        let (a, b) = (a.machine()?, b.machine()?);
+        (a.model != b.model || a.kv_bits != b.kv_bits).then(|| (role, name(&a), name(&b)))
     })
 }
 
-/// The name of the model of a roofline (cost model), with the number of bits of a KV value if it is stated.
+/// The name of the model that costs name, with the number of bits of a KV value if it is stated.
 fn name(roofline: &RooflineSpec) -> String {
     let model = match &roofline.model {
         ModelChoice::Preset(name) => name.0.clone(),
@@ -113,8 +113,5 @@ fn token_bytes(variant: &Variant, link: &Link, wrong: impl Fn(&str, String) -> B
 /// Bytes of KV per token of the model whose costs are `costs`, without the copies that tensor parallelism makes; `None`
 /// if the costs name no model.
 fn of_shape(costs: &LatencySpec) -> Option<f64> {
-    match costs {
-        LatencySpec::Roofline(roofline) => Some(roofline.shape().ok()?.work().kv_bytes_token(1.0)),
-        _ => None,
-    }
+    Some(costs.machine()?.shape().ok()?.work().kv_bytes_token(1.0))
 }

@@ -249,38 +249,33 @@ fn check_pair(doc: &Document, path: &str, costs: Pair<&LatencySpec>) -> Result<(
 }
 
 fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
-    let name = match spec {
-        LatencySpec::Linear(_) => "linear",
-        LatencySpec::Staircase(_) => "staircase",
-        LatencySpec::Measured(_) => "measured",
-        LatencySpec::Roofline(_) => "roofline",
-    };
-    let path = format!("{path}.{name}");
+    let path = format!("{path}.{}", spec.name());
     spec.check().map_err(|e| {
         let problem = doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}"));
         problem.help(preset_help(&path, spec, &e.key).unwrap_or_else(|| "expected a finite number, 0 or more".into()))
     })
 }
 
-/// Refuses settings about KV memory in a roofline other than the target's, because only the target's settings decide
+/// Refuses settings about KV memory in costs other than the target's, because only the target's settings decide
 /// how much memory KV gets. A value is allowed if it equals the default or the target's value.
 fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
-    let LatencySpec::Roofline(own) = spec else { return Ok(()) };
+    let Some(own) = spec.machine() else { return Ok(()) };
     let default = RooflineSpec { gpu: own.gpu.clone(), model: own.model.clone(), ..RooflineSpec::new("", "") };
-    let target = if let LatencySpec::Roofline(target) = target { target } else { &default };
+    let (of, target) = (target.name(), target.machine());
+    let target = target.as_deref().unwrap_or(&default);
     let keys = [
         ("memory_utilization", own.memory_utilization, default.memory_utilization, target.memory_utilization),
         ("activation_bytes", own.activation_bytes, default.activation_bytes, target.activation_bytes),
     ];
     match keys.into_iter().find(|(_, own, default, target)| own != default && own != target) {
         Some((key, value, ..)) => {
-            let at = format!("{path}.roofline.{key}");
+            let at = format!("{path}.{}.{key}", spec.name());
             let message = format!(
                 "{at}: {value} would do nothing: only the target's settings decide how much memory is left for KV"
             );
             Err(doc
                 .problem_at(&Path::of(&at), message)
-                .help(format!("leave it out here, and give hardware.target.roofline.{key}")))
+                .help(format!("leave it out here, and give hardware.target.{of}.{key}")))
         }
         None => Ok(()),
     }
@@ -289,9 +284,12 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
 /// The help text for an error at `key` of a roofline. For an unknown preset the text names the nearest preset, or says
 /// how to give the numbers. For a known preset it says to choose another one, because the error is about a combination
 /// of settings. For a number of the GPU (`gpu.…`) it says that the number must be above 0. `None` for other keys, and
-/// for other latency models than a roofline.
+/// for costs that name no model.
 fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
-    let LatencySpec::Roofline(roofline) = spec else { return None };
+    let roofline = spec.machine()?;
+    if key == "package" {
+        return Some("`foretoken hardware kernels` says where it looks for the package and what this has".into());
+    }
     let known = match key {
         "gpu" => roofline.gpu.gpu().is_ok(),
         "model" => roofline.model.shape().is_ok(),

@@ -1,7 +1,6 @@
 //! What a recommendation is about: the observed server, or the models and hardware of an experiment.
 
 use super::question::Question;
-use foretoken_hardware::LatencySpec;
 use foretoken_run::plan::Plan;
 use serde::Serialize;
 
@@ -42,15 +41,12 @@ impl Subject {
         let hardware = &e.hardware;
         let name = match (&hardware.profile, &hardware.target, &hardware.draft) {
             (Some(profile), ..) => format!("{} on the costs of {}", ask.file.display(), profile.display()),
-            (None, LatencySpec::Roofline(target), draft) => {
+            (None, target, draft) if let Some(target) = target.machine() => {
                 let gpus = match target.tensor_parallel {
                     1 => target.gpu.to_string(),
                     n => format!("{n} × {}", target.gpu),
                 };
-                let with = match draft {
-                    LatencySpec::Roofline(draft) => format!(" with {}", draft.model),
-                    _ => String::new(),
-                };
+                let with = draft.machine().map_or(String::new(), |draft| format!(" with {}", draft.model));
                 format!("{}{with} on {gpus}", target.model)
             }
             _ => format!("the costs that {} states", ask.file.display()),

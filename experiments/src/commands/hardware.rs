@@ -1,17 +1,20 @@
-//! `foretoken hardware`: lists and shows the GPU presets, from which roofline costs are computed.
+//! `foretoken hardware`: lists and shows the GPU presets, from which roofline costs are computed, and the installed
+//! kernel times.
 
 use super::print;
 use crate::cli::format::Format;
 use clap::{Args, Subcommand};
 use foretoken_hardware::floors::{KernelFit, floors, source};
 use foretoken_hardware::gpus::{GpuChoice, GpuPreset, gpu, gpus};
+use foretoken_hardware::kernel_tables::{NEEDED, Package, SYSTEMS, TESTED};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 pub const EXAMPLES: &str = "Examples:
   foretoken hardware list
-  foretoken hardware show h100";
+  foretoken hardware show h100
+  foretoken hardware kernels";
 
 const LIST_EXAMPLES: &str = "Examples:
   foretoken hardware list
@@ -20,6 +23,15 @@ const LIST_EXAMPLES: &str = "Examples:
 const SHOW_EXAMPLES: &str = "Examples:
   foretoken hardware show mi300x
   foretoken hardware show mi300x --format json";
+
+const KERNELS_EXAMPLES: &str = "Examples:
+  foretoken hardware kernels
+  foretoken hardware kernels h200
+  foretoken hardware kernels h200 --package FOLDER
+
+The times are in the PyPI package aiconfigurator-core (Apache-2.0). It is looked for in FOLDER, in the folder that the
+variable FORETOKEN_KERNELS names, and in the site-packages of the active environment, of the Pythons on the PATH and of
+the user. An unpacked wheel will do.";
 
 #[derive(Debug, Args)]
 pub struct HardwareArgs {
@@ -45,6 +57,15 @@ pub enum HardwareCommand {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
+    /// Say which kernel times are installed: GPUs, engines, versions and tables
+    #[command(after_help = KERNELS_EXAMPLES)]
+    Kernels {
+        /// Name of a GPU whose tables to list
+        gpu: Option<String>,
+        /// Folder of the package
+        #[arg(long)]
+        package: Option<String>,
+    },
 }
 
 /// Lists the GPU presets, or shows one of them.
@@ -52,6 +73,7 @@ pub fn run(args: &HardwareArgs) -> Result<()> {
     match &args.command {
         HardwareCommand::List { format } => list(*format),
         HardwareCommand::Show { gpu, format } => show(gpu, *format),
+        HardwareCommand::Kernels { gpu, package } => kernels(gpu.as_deref(), package.as_deref()),
     }
 }
 
@@ -127,6 +149,71 @@ fn words(choice: &GpuChoice, preset: &GpuPreset) -> String {
         writeln!(text, "not measured there, so taken from others: {}", borrowed.join(", ")).expect("a string grows");
     }
     text + source() + "\n"
+}
+
+/// Says what the installed package of kernel times has.
+fn kernels(name: Option<&str>, folder: Option<&str>) -> Result<()> {
+    let package = Package::find(folder).map_err(Problem::bad_input)?;
+    let mut text = format!("{}\n{}\n\n", package.title(), package.systems.display());
+    match name {
+        None => systems(&package, &mut text),
+        Some(name) => tables(&package, name, &mut text)?,
+    }
+    print(&text)
+}
+
+/// The GPUs, and for each engine the versions that have tables.
+fn systems(package: &Package, text: &mut String) {
+    let have = package.systems();
+    for (preset, system) in SYSTEMS {
+        if !have.iter().any(|name| name == system) {
+            writeln!(text, "{preset:<13} no tables").expect("a string grows");
+            continue;
+        }
+        let versions = package.versions(system);
+        let of = |engine: &str| versions.get(engine).map(|all| format!("{engine} {}", all.join(", ")));
+        let engines: Vec<String> = ["vllm", "sglang", "trtllm"].into_iter().filter_map(of).collect();
+        writeln!(text, "{preset:<13} {}", engines.join("; ")).expect("a string grows");
+        let lacks = missing(package, system);
+        if !lacks.is_empty() {
+            writeln!(text, "{:<13} missing: {}", "", lacks.join(", ")).expect("a string grows");
+        }
+    }
+    writeln!(
+        text,
+        "\nhardware = {{ target = {{ kernels = {{ gpu = \"h200\", engine = \"vllm\", model = \"llama-3.3-70b\", \
+         tensor_parallel = 4 }} }} }} sums a pass from them. Compared with measured servers: version {TESTED}."
+    )
+    .expect("a string grows");
+}
+
+/// The tables without which an engine's passes cannot be summed, and that it lacks.
+fn missing(package: &Package, system: &str) -> Vec<String> {
+    let tables = package.tables(system);
+    let lacks = |engine: &str, (family, table): (&str, &str)| {
+        !tables.iter().any(|t| t.engine == engine && t.family == family && t.table == table)
+    };
+    let engines =
+        foretoken_hardware::kernel_tables::ENGINES.into_iter().filter(|e| tables.iter().any(|t| t.engine == *e));
+    engines
+        .flat_map(|e| NEEDED.into_iter().filter(move |t| lacks(e, *t)).map(move |t| format!("{} of {e}", t.1)))
+        .collect()
+}
+
+/// The tables of one GPU.
+fn tables(package: &Package, name: &str, text: &mut String) -> Result<()> {
+    let Some((_, system)) = SYSTEMS.into_iter().find(|(preset, _)| *preset == name) else {
+        let problem = Problem::bad_input(format!("there are no kernel times of a GPU \"{name}\""));
+        return Err(problem.help(nearest(name, SYSTEMS.into_iter().map(|(preset, _)| preset)).map_or_else(
+            || "`foretoken hardware kernels` lists the GPUs".to_owned(),
+            |near| format!("did you mean `{near}`? `foretoken hardware kernels` lists the GPUs"),
+        )));
+    };
+    for table in package.tables(system) {
+        let (engine, version) = (&table.engine, &table.version);
+        writeln!(text, "{:<17} {:<34} {engine} {version}", table.family, table.table).expect("a string grows");
+    }
+    Ok(())
 }
 
 fn as_json(preset: &GpuPreset) -> Value {

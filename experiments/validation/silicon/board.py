@@ -2,11 +2,13 @@
 """The error board: predicts rows of measured servers, and writes predictions and errors beside this file.
 
     board.py run --binary foretoken [--half judge] [--count 240] [--set KEY=VALUE] --column floors
-    board.py show
+    board.py run --binary foretoken --half judge --ids --kernels --column kernels
+    board.py show [--columns roofline floors]
     board.py figure
 
 `run` says each row as an experiment, runs it, and adds a column of predicted TPOT and TTFT to board.csv. `--count` draws
-rows, at random with a fixed seed. `show` writes the tables of errors as Markdown, `figure` the share of rows of the
+rows, at random with a fixed seed; `--ids` takes the rows that the board has. `--kernels` sums the package's kernels in
+the place of a roofline. `show` writes the tables of errors as Markdown, `figure` the share of rows of the
 judged half whose TPOT is within an error, as SVG. Measured columns are read from the
 installed package aiconfigurator-core 0.12.0 and stay there: board.csv has ids, predictions and errors.
 """
@@ -38,7 +40,7 @@ def predict(number, text, binary, changes, folder):
     try:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            return number, {"refused": " ".join(done.stderr.split())[:200]}
+            return number, {"refused": " ".join(done.stderr.split())[:300]}
         requests = pd.read_parquet(place / "out" / "requests.parquet")
         if (requests["outcome"] != "finished").any():
             return number, {"refused": "a request did not finish"}
@@ -52,6 +54,8 @@ def run(args):
     rows = table.read(package)
     rows["half"] = rows.apply(table.half, axis=1)
     rows["suspect"] = table.suspect(rows)
+    if args.ids:
+        rows = rows[rows["id"].isin(pd.read_csv(BOARD)["id"])]
     if args.half != "both":
         rows = rows[rows["half"] == args.half]
     if args.filter:
@@ -61,7 +65,10 @@ def run(args):
     try:
         for number, row in rows.iterrows():
             try:
-                said[number] = table.experiment(*table.say(row, package, folder))
+                roofline, *rest = table.say(row, package, folder)
+                if args.kernels:
+                    roofline = table.kernels(roofline, row["backend"])
+                said[number] = table.experiment(roofline, *rest, "kernels" if args.kernels else "roofline")
             except table.Unsaid:
                 pass
         rows = rows.loc[list(said)]
@@ -73,7 +80,7 @@ def run(args):
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     found = pd.DataFrame.from_dict(found, orient="index").reindex(columns=["tpot", "ttft", "refused"])
-    for words, count in found["refused"].dropna().astype(str).str.slice(0, 90).value_counts().items():
+    for words, count in found["refused"].dropna().astype(str).str.slice(0, 200).value_counts().items():
         print(f"refused: {count} {words}")
     rows = rows.join(found)[lambda r: r["refused"].isna()].set_index("id")
     new = rows[["half", "suspect"]].assign(drawn=args.filter or "at random")
@@ -85,7 +92,7 @@ def run(args):
         old["suspect"] = old["suspect"].fillna("")
         # A row that was drawn at random stays one of the random sample.
         new["drawn"] = old["drawn"].reindex(new.index).fillna(new["drawn"])
-        new = new.combine_first(old)[[*new.columns, *(c for c in old.columns if c not in new.columns)]]
+        new = new.combine_first(old)[[*old.columns, *(c for c in new.columns if c not in old.columns)]]
     new.sort_index().to_csv(BOARD)
     print(f"{len(rows)} rows; {words_of(new[new['half'] == 'judge'][f'{args.column}_tpot_error'])} on the judged half")
 
@@ -97,6 +104,13 @@ def words_of(errors):
 
 def columns_of(board):
     return [c.removesuffix("_tpot_error") for c in board.columns if c.endswith("_tpot_error")]
+
+
+def read(args):
+    """The board, with the columns that are asked for."""
+    board = pd.read_csv(BOARD)
+    others = set(columns_of(board)) - set(args.columns or columns_of(board))
+    return board.drop(columns=[c for c in board.columns if c.split("_")[0] in others])
 
 
 def judged(board):
@@ -128,12 +142,12 @@ def tables(board):
 
 def show(args):
     measured = table.read(table.package_of(args.package)).set_index("id")
-    print("\n".join(tables(judged(pd.read_csv(BOARD)).set_index("id").join(measured))))
+    print("\n".join(tables(judged(read(args)).set_index("id").join(measured))))
 
 
 def figure(args):
     """The share of rows within an error, a line for each prediction."""
-    board = judged(pd.read_csv(BOARD))
+    board = judged(read(args))
     board = board[board["drawn"] == "at random"]
     left, top, width, height, most = 56, 16, 560, 300, 60
     x = lambda error: left + width * error / most
@@ -170,6 +184,9 @@ def main():
     parser.add_argument("--count", type=int, help="rows to draw; default: all")
     parser.add_argument("--set", action="append", default=[], help="a setting of every experiment")
     parser.add_argument("--column", default="floors", help="the name of the prediction in board.csv")
+    parser.add_argument("--kernels", action="store_true", help="pass times from the package's kernels, not from a roofline")
+    parser.add_argument("--columns", nargs="*", help="the predictions to show; default: all")
+    parser.add_argument("--ids", action="store_true", help="the rows of board.csv")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path, default=table.ROOT / "docs" / "images" / "silicon.svg")
     args = parser.parse_args()

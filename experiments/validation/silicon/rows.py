@@ -169,13 +169,21 @@ def schedule(row, gpu, clients, folder):
     return engine, path, count
 
 
+def kernels(roofline, engine):
+    """The setting `kernels` of a row: the same machine, with the engine whose kernels are summed."""
+    config = json.loads(pathlib.Path(roofline["model"]["config"]).read_text())
+    config = config.get("text_config", config) | config
+    quantised = config.get("quantization_config") or {}
+    return roofline | {"engine": engine, "fp8_blocks": "weight_block_size" in quantised}
+
+
 def toml(value):
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {toml(x)}" for key, x in value.items()) + " }"
     return json.dumps(value)
 
 
-def experiment(roofline, clients, engine, lengths, count):
+def experiment(roofline, clients, engine, lengths, count, kind="roofline"):
     """The text of an experiment: a closed loop of the row's clients, without speculation."""
     settings = "\n".join(f"{key} = {toml(value)}" for key, value in engine.items())
     return f"""name = "row"
@@ -183,7 +191,7 @@ seeds = [1]
 policies = [{{ autoregressive = {{}} }}]
 
 [hardware]
-target = {{ roofline = {toml(roofline)} }}
+target = {{ {kind} = {toml(roofline)} }}
 draft = {{ linear = {{ alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 }} }}
 
 [engine]

@@ -18,7 +18,6 @@ use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use crate::scaled;
-use foretoken_hardware::LatencySpec;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
     Cell, Entry, Figure, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
@@ -238,10 +237,10 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// Number of GPUs on which the target model runs, over all replicas. `None` if the target's cost model is no roofline,
+/// Number of GPUs on which the target model runs, over all replicas. `None` if the target's costs name no GPUs,
 /// if a kind of replica has hardware of its own, or if a scaling rule changes the number of replicas.
 fn gpus(experiment: &Experiment) -> Option<u32> {
-    let LatencySpec::Roofline(target) = &experiment.hardware.target else { return None };
+    let target = experiment.hardware.target.machine()?;
     if experiment.fleet.as_ref().is_some_and(FleetSpec::is_scaled) {
         return None;
     }

@@ -2,14 +2,19 @@
 
 use super::{Acceptance, Machine};
 use crate::plan::Plan;
+use foretoken_hardware::LatencySpec;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{PassShape, Time};
 
 /// The machine of the first combination of swept values: hardware, host time (scheduler, Python, kernel launches) and
-/// acceptance. `None` if the costs of passes are not known, as after observing a server.
+/// acceptance. `None` if the costs of passes are not known, as after observing a server, or are summed from kernels,
+/// which the page cannot do.
 pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     let experiment = &plan.variants[0].experiment;
     let hardware = &experiment.hardware;
+    if [&hardware.target, &hardware.draft].iter().any(|costs| matches!(costs, LatencySpec::Kernels(_))) {
+        return None;
+    }
     let one_token = PassShape { requests: 1, batched: 1, context: 1, pairs: 1 };
     if hardware.target.build().pass(one_token) == Time::ZERO {
         return None;

@@ -70,8 +70,7 @@ fn policy(path: &Path) -> Option<usize> {
 /// one value, not key by key.
 fn is_part_of_hardware(path: &Path) -> bool {
     let keys = path.0.windows(2);
-    let named =
-        |pair: &[Step]| matches!(pair, [Step::Key(a), Step::Key(b)] if a == "roofline" && (b == "model" || b == "gpu"));
+    let named = |pair: &[Step]| matches!(pair, [Step::Key(a), Step::Key(b)] if (a == "roofline" || a == "kernels") && (b == "model" || b == "gpu"));
     keys.into_iter().position(named).is_some_and(|at| at + 2 < path.0.len())
 }
 

@@ -1,6 +1,5 @@
 //! A note for the user, if the exported JSON does not name the drafting method or the draft model.
 
-use foretoken_hardware::LatencySpec;
 use foretoken_sim::Drafting;
 use foretoken_sim::config::DraftMethod;
 use foretoken_spec::experiment::Hardware;
@@ -34,10 +33,9 @@ pub fn no_draft(hardware: &Hardware, method: Option<&str>, model: Option<&str>) 
     if missing.is_empty() {
         return None;
     }
-    let preset = match &hardware.draft {
-        LatencySpec::Roofline(r) => format!(" (the experiment's draft is the preset {})", r.model),
-        _ => String::new(),
-    };
+    let preset = hardware.draft.machine();
+    let preset =
+        preset.map_or(String::new(), |draft| format!(" (the experiment's draft is the preset {})", draft.model));
     let example = match (method, hardware.drafting) {
         (Some(_), _) => "--model ORG/DRAFT",
         (None, Drafting::Parallel) => "--method ngram, or --method medusa --model ORG/HEADS",

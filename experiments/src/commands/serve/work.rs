@@ -3,7 +3,6 @@
 use super::ServeArgs;
 use crate::shipped;
 use crate::work;
-use foretoken_hardware::LatencySpec;
 use foretoken_run::plan::{Plan, Variant};
 use foretoken_run::scope;
 use foretoken_run::setting::Setting;
@@ -31,10 +30,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         let message = format!("`{}` chooses in hindsight, and a server knows no hindsight", policy.spec.label());
         return Err(Problem::bad_input(message).help("`foretoken policies` lists policies; `fixed` has one length"));
     }
-    let model = args.served_model_name.clone().unwrap_or_else(|| match &variant.experiment.hardware.target {
-        LatencySpec::Roofline(roofline) => roofline.model.to_string(),
-        _ => plan.name.clone(),
-    });
+    let named = || variant.experiment.hardware.target.machine().map(|machine| machine.model.to_string());
+    let model = args.served_model_name.clone().or_else(named).unwrap_or_else(|| plan.name.clone());
     let settings = Settings {
         address: SocketAddr::new(args.host, args.port),
         model: model.clone(),

@@ -1,0 +1,123 @@
+//! Attention over KV: decodes by the number of requests and the context of each, prompts by their query-key pairs.
+
+use super::curve::{Curve, Grid};
+use super::library::{Library, Missing};
+
+/// The attention of one layer on one GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Attention {
+    /// One new token of each request, by requests and context with the new token.
+    pub(super) decode: Grid,
+    /// What the tokens of a pass beyond one of each request add, by their query-key pairs.
+    pub(super) pairs: Curve,
+}
+
+/// The heads of one GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    pub(super) heads: u32,
+    pub(super) kv_heads: u32,
+    pub(super) dim: u32,
+    pub(super) window: Option<u32>,
+    /// Whether the KV cache has 8 bits.
+    pub(super) fp8: bool,
+}
+
+/// Pairs of a prompt of `n` tokens, beyond the pair of its first token.
+pub(super) fn pairs_of(n: f64, window: Option<u32>) -> f64 {
+    let whole = n * (n + 1.0) / 2.0;
+    window.map_or(whole, |w| whole.min(f64::from(w) * n)) - 1.0
+}
+
+/// The attention of one layer.
+///
+/// # Errors
+/// No version of the tables has the heads.
+pub(super) fn read(library: &Library, heads: Heads) -> Result<Attention, Missing> {
+    let Heads { heads: queries, kv_heads, dim, window, fp8 } = heads;
+    let kv = if fp8 { "fp8" } else { "bfloat16" };
+    let columns = ["batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "window_size"];
+    let what = |rule: &str| {
+        let window = window.map_or(String::new(), |w| format!(", window {w}"));
+        format!("{rule} with {queries} heads, {kv_heads} of KV, {dim} wide, {kv} KV{window}")
+    };
+    // Heads are independent: the attention of f times as many heads over b requests is that of f times b requests. So
+    // heads that are not in the table are looked for in parts.
+    let parts: Vec<u32> =
+        (0..8).map(|i| 1 << i).filter(|f| kv_heads.is_multiple_of(*f) && queries.is_multiple_of(*f)).collect();
+    let windows: Vec<i64> =
+        [window.map_or(0, i64::from), 0].into_iter().take(1 + usize::from(window.is_some())).collect();
+    let choices: Vec<(u32, i64)> = windows.iter().flat_map(|&w| parts.iter().map(move |&f| (f, w))).collect();
+    let pick = |table: &super::table::Table, decode: bool| {
+        choices.iter().find_map(|&(f, w)| {
+            let shape = [
+                ("num_heads", i64::from(queries / f)),
+                ("num_key_value_heads", i64::from(kv_heads / f)),
+                ("head_dim", i64::from(dim)),
+                ("window_size", w),
+            ];
+            let rows: Vec<usize> = table.rows_where(&shape, &[("kv_cache_dtype", kv)]).collect();
+            let of = |name: &str, row: usize| table.number(name, row) as f64;
+            let points: Vec<(f64, f64, f64)> = match decode {
+                true => rows
+                    .iter()
+                    .map(|&row| (of("batch_size", row) / f64::from(f), of("step", row) + 1.0, table.seconds(row)))
+                    .collect(),
+                false => rows
+                    .iter()
+                    .filter(|&&row| table.number("batch_size", row) == i64::from(f) && table.number("step", row) == 0)
+                    .map(|&row| (1.0, of("isl", row), table.seconds(row)))
+                    .collect(),
+            };
+            (!points.is_empty()).then_some((points, f, w))
+        })
+    };
+    let words = ["kv_cache_dtype"];
+    let engine = library.engine;
+    let (points, f, w) = library.first(
+        ("attention", "generation_attention"),
+        engine,
+        (&columns, &words),
+        &what("attention of a decode"),
+        |table| pick(table, true),
+    )?;
+    let (prompts, _, prompt_w) = library.first(
+        ("attention", "context_attention"),
+        engine,
+        (&columns, &words),
+        &what("attention of a prompt"),
+        |table| pick(table, false),
+    )?;
+    if f > 1 {
+        library.note(format!(
+            "attention of {queries} heads, {kv_heads} of KV: as of {f} times the requests with {} and {}",
+            queries / f,
+            kv_heads / f
+        ));
+    }
+    let mut decode = Grid::new(points);
+    if let (Some(window), 0) = (window, w) {
+        library
+            .note(format!("attention in a window of {window} tokens: as without a window, of at most {window} tokens"));
+        let most = f64::from(window);
+        let points = decode.requests().flat_map(|b| decode.contexts().into_iter().map(move |c| (b, c)));
+        decode = Grid::new(points.map(|(b, c)| (b, c, decode.at(b, c.min(most)))).collect());
+    }
+    let prompts = Curve::new(prompts.into_iter().map(|(_, n, seconds)| (n, seconds)).collect()).cleaned().0;
+    Ok(Attention { decode, pairs: pairs(&prompts, window, prompt_w != 0) })
+}
+
+/// What query-key pairs add: a prompt's attention beyond that of the smallest prompts.
+fn pairs(prompts: &Curve, window: Option<u32>, in_window: bool) -> Curve {
+    // Kernels of less than 128 tokens take the time of a launch.
+    const FLOOR: f64 = 128.0;
+    let sizes: Vec<f64> = prompts.sizes().filter(|n| *n >= FLOOR).collect();
+    let seconds = |n: f64| match (window, in_window) {
+        // Without a table for the window, its pairs take the time of as many pairs of a shorter prompt.
+        (Some(_), false) => prompts.at((2.0 * pairs_of(n, window)).sqrt()),
+        _ => prompts.at(n),
+    };
+    let least = seconds(FLOOR);
+    let points = sizes.iter().map(|&n| (pairs_of(n, window), (seconds(n) - least).max(0.0)));
+    Curve::new([(0.0, 0.0)].into_iter().chain(points).collect()).rising()
+}

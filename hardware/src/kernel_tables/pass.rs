@@ -1,0 +1,75 @@
+//! The built pass of measured kernels: it only interpolates.
+
+use super::curve::{Curve, Grid};
+use foretoken_sim::{LatencyModel, PassShape, Time};
+
+/// More new tokens than this for each request are prompts, which sample once for each request.
+const VERIFIED: u64 = 16;
+
+/// The latency model of summed kernels, ready to compute the time of a pass.
+#[derive(Clone, Debug)]
+pub struct KernelPass {
+    /// Products, experts and all-reduces by the tokens of the pass.
+    tokens: Curve,
+    /// The output head by the tokens that sample.
+    head: Curve,
+    /// Attention of one new token of each request.
+    decode: Grid,
+    /// For each window: seconds of query-key pairs, without the pairs of one token of each request.
+    pairs: Vec<(Option<f64>, Curve)>,
+    fixed_s: f64,
+    token_s: f64,
+}
+
+/// What the times of a pass come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// The package with its version, the system and the engine.
+    pub source: String,
+    /// What was repaired, held, borrowed or chosen, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl KernelPass {
+    pub(super) fn new(
+        tokens: Curve,
+        head: Curve,
+        decode: Grid,
+        pairs: Vec<(Option<f64>, Curve)>,
+        (fixed_s, token_s): (f64, f64),
+    ) -> KernelPass {
+        KernelPass { tokens, head, decode, pairs, fixed_s, token_s }
+    }
+
+    /// Time of a pass, seconds.
+    pub fn pass_s(&self, shape: PassShape) -> f64 {
+        if shape.batched == 0 {
+            return self.fixed_s;
+        }
+        // Files do not store the number of requests. A pass then counts as one request's.
+        let requests = shape.requests.clamp(1, shape.batched);
+        let sampling = if shape.batched <= VERIFIED * requests { shape.batched } else { requests };
+        let (n, tokens, context) = (requests as f64, shape.batched as f64, shape.context as f64);
+        let mut seconds = self.fixed_s + self.token_s * tokens + self.tokens.at(tokens) + self.head.at(sampling as f64);
+        seconds += self.decode.at(n, (context + n) / n);
+        // Each request's first token attends to its context and to itself: that is in the time of the decodes. KV is
+        // read once, whatever the number of tokens that attend to it.
+        for (window, curve) in &self.pairs {
+            let (mut all, mut first) = (shape.pairs as f64, context + n);
+            if let Some(window) = window {
+                (all, first) = (all.min(window * tokens), first.min(window * n));
+            }
+            let more = all - first;
+            if more > 0.0 {
+                seconds += curve.at(more);
+            }
+        }
+        seconds
+    }
+}
+
+impl LatencyModel for KernelPass {
+    fn pass(&self, shape: PassShape) -> Time {
+        Time::from_s(self.pass_s(shape))
+    }
+}
