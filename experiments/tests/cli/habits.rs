@@ -22,7 +22,7 @@ const NOT_RUN: [&str; 12] = [
     "policies new",
 ];
 /// Files in examples that no small experiment makes. Examples with these files are not run.
-const NOT_HERE: [&str; 2] = ["profile.toml", "conversation_trace"];
+const NOT_HERE: [&str; 3] = ["profile.toml", "conversation_trace", "deployment.yaml"];
 
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
 
