@@ -64,6 +64,8 @@ macro_rules! commands {
 }
 
 commands! {
+    /// Say what to draft instead, and by how much it is faster, for the line that starts a vLLM or SGLang server
+    Ask, ask::AskArgs;
     /// Run an experiment: replay a trace under several policies and compare them
     Run, run::RunArgs;
     /// Merge the finished shards of a run

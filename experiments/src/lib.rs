@@ -12,6 +12,7 @@
 #[macro_use(eprintln)]
 extern crate foretoken_spec;
 
+mod ask;
 mod cli;
 mod commands;
 mod memory;

@@ -1,5 +1,6 @@
 //! The parts of a recommendation: the verdict, the best candidate policy, and the verdict with host time.
 
+use super::at_load::AtLoad;
 use serde::Serialize;
 
 /// A candidate policy, with its largest loss over the loads and the load at which it loses most.
@@ -44,4 +45,7 @@ pub struct WithHost {
     /// True if host time changes the verdict, for example from [`Verdict::Change`] to [`Verdict::Stay`]. A change of
     /// the best policy alone does not count.
     pub flips: bool,
+    /// The candidate policies' results with host time at each load.
+    #[serde(skip)]
+    pub at_loads: Vec<AtLoad>,
 }

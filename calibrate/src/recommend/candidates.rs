@@ -10,12 +10,11 @@ use foretoken_report::{Choice, which};
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
 use foretoken_run::plan::Plan;
-use foretoken_run::vllm_table::Table;
+use foretoken_sim::Summary;
 use foretoken_sim::config::Version;
 use foretoken_sim::metrics::{Overload, Slo};
 use foretoken_spec::problem::Result;
 use serde::Serialize;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// A policy that the server could run, with its simulated results at one load.
@@ -46,6 +45,9 @@ pub struct Candidate {
     /// The cost (such as mean E2E) of the run with each seed.
     #[serde(skip)]
     pub costs: Vec<Option<f64>>,
+    /// The numbers of the run with each seed.
+    #[serde(skip)]
+    pub summaries: Vec<Summary>,
 }
 
 /// The candidate policies: every fixed draft length up to `ask.longest`, the engine's adaptive policies, and the
@@ -91,13 +93,6 @@ fn preset(name: &str) -> PolicySpec {
     with_defaults(name).expect("the registry has it")
 }
 
-/// The best draft length for each batch size up to `max_num_seqs`, as `foretoken export vllm` finds it.
-pub fn table(plan: Plan, file: &Path, interrupt: &AtomicBool) -> Result<Table> {
-    let most = plan.variants[0].experiment.engine.max_num_seqs;
-    let sizes: Vec<u32> = doubling(most).collect();
-    Table::find(plan, file, &sizes, interrupt)
-}
-
 /// The batch sizes 1, 2, 4, … up to `most`, and `most` itself.
 pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(move |&n| n < most).chain([most])
@@ -124,7 +119,7 @@ pub fn evaluate(
     let bounds = bounds.collect::<Result<Vec<Slo>>>()?;
     let mut all = Vec::new();
     for spec in specs {
-        let mut costs = Vec::new();
+        let (mut costs, mut summaries) = (Vec::new(), Vec::new());
         let (mut drafted, mut accepted) = (0, 0);
         let mut overload = None;
         for (setting, &slo) in settings.iter().zip(&bounds) {
@@ -133,6 +128,7 @@ pub fn evaluate(
             drafted += summary.drafted;
             accepted += summary.accepted;
             overload = overload.or(summary.overload);
+            summaries.push(summary);
         }
         let whole: Option<Vec<f64>> = costs.iter().copied().collect();
         all.push(Candidate {
@@ -146,6 +142,7 @@ pub fn evaluate(
             overload,
             spec: spec.clone(),
             costs,
+            summaries,
         });
     }
     Ok(all)
@@ -211,6 +208,7 @@ mod tests {
             overload: None,
             spec: preset("autoregressive"),
             costs: vec![],
+            summaries: vec![],
         }
     }
 

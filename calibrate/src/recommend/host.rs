@@ -36,7 +36,7 @@ pub fn with_host(
     let other = decide(ask, &at_loads, error);
     let name = |d: &Decision| d.best.map(|at| at_loads[0].candidates[at].name.clone());
     let flips = std::mem::discriminant(&found.verdict) != std::mem::discriminant(&other.verdict);
-    Ok(Some(WithHost { source: SOURCE, best: name(&other), verdict: other.verdict, flips }))
+    Ok(Some(WithHost { source: SOURCE, best: name(&other), verdict: other.verdict, flips, at_loads }))
 }
 
 impl WithHost {

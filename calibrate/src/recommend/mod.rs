@@ -15,6 +15,7 @@ mod answer;
 mod at_load;
 mod break_even;
 mod candidates;
+mod compare;
 mod confirm;
 mod decide;
 mod files;
@@ -35,11 +36,14 @@ pub use advice::Advice;
 pub use answer::{Best, Verdict, WithHost};
 pub use at_load::AtLoad;
 pub use break_even::BreakEven;
-pub use candidates::Candidate;
+pub use candidates::{Candidate, doubling};
+pub use compare::{Compared, compare};
+pub use decide::{Decision, gain_over};
 pub use files::{ADVICE, PAGE, check, write};
 pub use gain::Gain;
 pub use loads::{Load, Loads};
 pub use measured::Faster;
+pub use names::table_in_words;
 pub use now::Now;
 pub use question::{AskedLoad, Engine, Goal, Objective, Question};
 pub use starts::Start;
@@ -47,9 +51,7 @@ pub use subject::Subject;
 
 use crate::kept::Known;
 use crate::loads::SeenRun;
-use foretoken_run::plan::Plan;
-use foretoken_spec::experiment::SloSpec;
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
 /// Simulates the candidate policies for the question `ask` and gives advice. If the calibration lacks data for advice,
@@ -63,26 +65,10 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         let confirm = next.map(|k| confirm::command(ask, &now::fixed(k), &runs));
         return Ok(Advice { confirm, ..Advice::unknown(ask, why) });
     }
-    let asked = ask.loads();
-    let mut plans = asked.iter().map(|load| ask.plan(load)).collect::<Result<Vec<Plan>>>()?;
-    if ask.objective.of == Goal::Slo && plans[0].variants[0].experiment.slo == SloSpec::default() {
-        return Err(Problem::bad_input(
-            "the experiment promises nothing, so that there is no share of requests to raise",
-        )
-        .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
-    }
+    let Compared { asked, plans, typical, table, specs, mut at_loads, mut found, with_host, error } =
+        compare(ask, None, interrupt)?;
     let method = confirm::method(ask, &plans[0]);
     let ask = &Question { method, ..ask.clone() };
-    let typical = typical(&asked);
-    let table = candidates::table(ask.plan(&asked[typical])?, &ask.file, interrupt)?;
-    let specs = candidates::specs(&plans[typical], ask, &table.ranges);
-    let mut at_loads = Vec::new();
-    for (load, plan) in asked.iter().zip(&mut plans) {
-        at_loads.push(AtLoad::of(ask, load, plan, &specs, interrupt)?);
-    }
-    let error = ask.known.as_ref().map_or(0.0, |k| k.between_runs);
-    let mut found = decide::decide(ask, &at_loads, error);
-    let with_host = host::with_host(ask, &asked, &specs, &found, error, interrupt)?;
     let best_name = found.best.map(|at| at_loads[0].candidates[at].name.clone());
     if let Some(doubt) = with_host.as_ref().and_then(|other| other.doubt(&found.verdict, best_name.as_deref())) {
         found.verdict = doubt;
@@ -162,18 +148,6 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     let further = warnings(ask, &advice);
     advice.warnings.extend(further);
     Ok(advice)
-}
-
-/// The index of the load that represents all loads: the first load with open arrivals. Without open arrivals, the
-/// load with the most requests.
-fn typical(asked: &[AskedLoad]) -> usize {
-    let seen = |load: &AskedLoad| match load {
-        AskedLoad::Observed(seen) => Some((seen.is_open(), seen.requests)),
-        AskedLoad::Own | AskedLoad::Full => None,
-    };
-    let open = asked.iter().position(|load| seen(load).is_some_and(|s| s.0));
-    let most = || (0..asked.len()).max_by_key(|&at| seen(&asked[at]).map_or(0, |s| s.1));
-    open.or_else(most).unwrap_or(0)
 }
 
 /// The index of the candidate policy that is the best fixed draft length of at least one token at the load `at`.

@@ -6,6 +6,7 @@ use foretoken_policies::{PolicySpec, VllmDynamic};
 use foretoken_run::cells::Mode;
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
+use foretoken_run::plan::Plan;
 use foretoken_run::work::Work;
 use std::path::Path;
 

@@ -22,7 +22,7 @@ const NOT_RUN: [&str; 12] = [
     "policies new",
 ];
 /// Files in examples that no small experiment makes. Examples with these files are not run.
-const NOT_HERE: [&str; 3] = ["profile.toml", "conversation_trace", "hardware kernels"];
+const NOT_HERE: [&str; 4] = ["profile.toml", "conversation_trace", "hardware kernels", "deployment.yaml"];
 
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
 

@@ -1,6 +1,7 @@
 //! Tests of the command line as a user sees it: output, messages, exit codes and files.
 
 mod arena;
+mod ask;
 mod bad_input;
 mod bounds;
 mod browser;

@@ -1,0 +1,22 @@
+//! Answers a question about a line that starts a server: what to draft instead, by how much, and how sure.
+//!
+//! The line (`line/`) becomes a server (`vllm.rs`, `sglang.rs`). Models and GPU come from presets or files
+//! (`models.rs`, `drafter.rs`). With a load (`load.rs`) and an acceptance (`acceptance.rs`) they become an experiment
+//! (`experiment.rs`), which the comparison of `recommend` runs. This room has no formula of its own.
+
+pub mod acceptance;
+mod answer;
+mod drafter;
+mod experiment;
+mod flags;
+mod line;
+pub mod load;
+mod models;
+mod paste;
+mod question;
+mod server;
+mod sglang;
+mod vllm;
+mod words;
+
+pub use question::{Options, ask};

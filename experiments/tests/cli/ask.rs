@@ -1,0 +1,313 @@
+//! `foretoken ask`: the answer to a line, the experiment that it writes, and lines that it refuses.
+
+use crate::support::Place;
+use serde_json::Value;
+use std::process::Output;
+
+/// The line of a public grid of measurements (gpt-oss-120b on an H200).
+const LINE: &str = r#"vllm serve openai/gpt-oss-120b --tensor-parallel-size 1 --max-num-seqs 256 --speculative-config '{"method":"eagle3","model":"lmsys/EAGLE3-gpt-oss-120b-bf16","num_speculative_tokens":7}'"#;
+/// Its acceptance by position.
+const ACCEPT: &str = "marginal=0.58,0.34,0.16,0.08,0.055,0.015,0.01";
+/// A small load, so that an answer takes a moment.
+const SMALL: [&str; 8] = ["--clients", "2", "--input", "400", "--output", "60", "--batch-sizes", "1,4"];
+
+fn ask(place: &Place, line: &str, more: &[&str]) -> Output {
+    place.foretoken().args(["ask", line]).args(more).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stderr)
+}
+
+/// The whole question of the issue: what is better than K = 7, in words of 80 columns, and the line to paste.
+#[test]
+fn a_line_gets_an_answer() {
+    let place = Place::new();
+    let more = ["--gpu", "h200", "--clients", "16", "--input", "700", "--output", "90", "--accept", ACCEPT];
+    let more = [&more[..], &["--price", "3", "--batch-sizes", "1,16"]].concat();
+    let out = ask(&place, LINE, &more);
+    let said = text(&out.stdout);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let in_one_line = said.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    for words in [
+        "Draft ",
+        "instead of 7 tokens",
+        "gpt-oss-120b, drafted by eagle3-gpt-oss-120b, on h200, vLLM",
+        "K = 7, now",
+        "With the host time of a measured server (",
+        "$/M",
+        "used: --tensor-parallel-size, --max-num-seqs, --speculative-config",
+        "assumed: max_num_batched_tokens 8192",
+        "sigma 1: best",
+        "to paste: vllm serve openai/gpt-oss-120b --tensor-parallel-size 1 --max-num-seqs 256 --speculative-config '{",
+    ] {
+        assert!(in_one_line.contains(&words.to_lowercase()), "{words}: {said}");
+    }
+    let (answer, paste) = said.split_once("to paste:").unwrap();
+    assert!(answer.lines().all(|line| line.chars().count() <= 80), "{answer}");
+    assert!(!paste.contains("tokens\":7}"), "{paste}");
+    let answer = json(&ask(&place, LINE, &[&more[..], &["--format", "json"]].concat()));
+    let rows = answer["at_load"].as_array().unwrap();
+    let of = |name: &str, key: &str| rows.iter().find(|r| r["name"] == name).unwrap()[key].as_f64().unwrap();
+    let advised = answer["advised"].as_str().unwrap();
+    assert!(of(advised, "e2e_mean_s") < of("K = 7", "e2e_mean_s"), "{answer}");
+    // Dollars for a million tokens, by hand.
+    let price = 3.0 * 1e6 / (3600.0 * of("K = 7", "tokens_s"));
+    assert!((of("K = 7", "price_million_tokens") / price - 1.0).abs() < 1e-9);
+    assert_eq!(answer["by_clients"].as_array().unwrap().len(), 2);
+}
+
+/// The experiment that `ask` writes gives the same numbers in `run`, the same table in `export vllm` and the same
+/// advice in `recommend`.
+#[test]
+fn the_experiment_of_an_answer_gives_the_same_answer() {
+    let place = Place::new();
+    let more = [&SMALL[..], &["--gpu", "h200", "--accept", ACCEPT, "--out", "q.toml", "--format", "json"]].concat();
+    let answer = json(&ask(&place, LINE, &more));
+    let foretoken = |args: &[&str]| json(&place.foretoken().args(args).output().unwrap());
+    let ran = foretoken(&["run", "q.toml", "-o", "ran", "--format", "json", "--check-settings", "never"]);
+    let policies = ran["variants"][0]["policies"].as_array().unwrap();
+    let mut compared = 0;
+    for row in answer["at_load"].as_array().unwrap() {
+        let same = policies.iter().find(|p| p["policy"] == row["policy"]).unwrap_or_else(|| panic!("{row}"));
+        for (ours, theirs) in [("e2e_mean_s", "e2e_mean_s"), ("ttft_mean_s", "ttft_mean_s"), ("kv_peak", "kv_use_peak")]
+        {
+            let (a, b) = (row[ours].as_f64().unwrap(), same[theirs]["mean"].as_f64().unwrap());
+            assert!((a / b - 1.0).abs() < 1e-12, "{ours} of {}: {a} and {b}", row["policy"]);
+        }
+        compared += 1;
+    }
+    assert!(compared >= 8, "{answer}");
+    let few = ["--longest", "7", "-o", "advice", "--format", "json", "--set", "engine.max_num_seqs=4"];
+    let advice = foretoken(&[&["recommend", "q.toml"][..], &few].concat());
+    assert_eq!(advice["now"]["name"], "K = 7", "the first policy is what runs now");
+    let table = foretoken(&["export", "vllm", "q.toml", "--batch-sizes", "1,4", "--set", "seeds=[1]"]);
+    if let Some(ranges) = table.get("num_speculative_tokens_per_batch_size") {
+        assert_eq!(*ranges, answer["table"]);
+    }
+    let again = refused(&ask(&place, LINE, &more));
+    assert!(again.contains("q.toml exists") && again.contains("--overwrite"), "{again}");
+}
+
+/// Where plain decoding is best, the answer says so, and the flag goes out of the line.
+#[test]
+fn a_drafter_that_is_never_right_is_taken_out_of_the_line() {
+    let place = Place::new();
+    let more = [&SMALL[..], &["--gpu", "h200", "--accept", "conditional=0.02,0.02", "--format", "json"]].concat();
+    let answer = json(&ask(&place, &format!("{LINE} --port 8000"), &more));
+    assert_eq!((&answer["advice"], &answer["advised"]), (&"do-not-speculate".into(), &"plain decoding".into()));
+    let paste = "vllm serve openai/gpt-oss-120b --tensor-parallel-size 1 --max-num-seqs 256 --port 8000";
+    assert_eq!(answer["paste"], paste);
+    assert_eq!((&answer["stop_from_clients"], &answer["no_matter"][0]), (&1.into(), &"--port".into()));
+}
+
+/// What is not given is named, with its band.
+#[test]
+fn assumptions_are_named_with_their_bands() {
+    let place = Place::new();
+    let more = ["--gpu", "l40s", "--lengths", "sharegpt", "--clients", "1", "--batch-sizes", "1", "--format", "json"];
+    let answer = json(&ask(&place, "vllm serve meta-llama/Llama-3.1-8B-Instruct", &more));
+    let assumed = answer["assumed"].to_string();
+    assert!(assumed.contains("does not speculate, so eagle3 is asked about"), "{assumed}");
+    assert!(assumed.contains("has the shape of llama-3.1-8b"), "{assumed}");
+    let band = &answer["bands"][0];
+    assert!(band["says"].as_str().unwrap().starts_with("drafts accepted as by"), "{band}");
+    assert_eq!(band["others"].as_array().unwrap().len(), 2, "{band}");
+    assert!(
+        answer["paste"].as_str().is_none_or(|p| p.contains("--speculative-config '{\"method\":\"eagle3\"")),
+        "{answer}"
+    );
+}
+
+/// A Kubernetes container, as vLLM's documents write it.
+const CONTAINER: &str = r#"apiVersion: apps/v1
+kind: Deployment
+spec:
+  template:
+    spec:
+      containers:
+      - name: vllm
+        image: vllm/vllm-openai:v0.33.0
+        args:
+        - --model=Qwen/Qwen3-Next-80B-A3B-Instruct
+        - --tensor-parallel-size=4
+        - --speculative-config
+        - '{"method": "qwen3_next_mtp", "num_speculative_tokens": 2}'
+        - --no-enable-chunked-prefill
+"#;
+
+/// Lines in the forms of public issues: (name, line, more options, is it answered?). Those that are not answered are
+/// refused with the words that follow.
+#[test]
+fn the_lines_of_public_issues_are_answered_or_refused() {
+    let place = Place::new();
+    std::fs::write(place.path("deployment.yaml"), CONTAINER).unwrap();
+    let lines: [(&str, &str, &[&str], Option<&str>); 12] = [
+        (
+            "llm-d/llm-d#2074",
+            r#"vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --speculative-config '{"method": "eagle3", "model": "RedHatAI/Qwen3-32B-speculator.eagle3", "num_speculative_tokens": 3}'"#,
+            &["--gpu", "h200"],
+            None,
+        ),
+        (
+            "vllm-project/vllm#46295",
+            r#"VLLM_USE_V1=1 vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --trust-remote-code --speculative-config '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}'"#,
+            &["--gpu", "h200"],
+            None,
+        ),
+        (
+            "snowflakedb/ArcticInference#47",
+            r#"python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen2.5-7B-Instruct --max-model-len 8192 --disable-log-requests --speculative-config '{"method": "suffix", "num_speculative_tokens": 5}'"#,
+            &["--gpu", "A100"],
+            None,
+        ),
+        (
+            "sgl-project/sglang#29244",
+            "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --speculative-algorithm DFLASH --speculative-draft-model-path z-lab/Qwen3-8B-DFlash-b16 --speculative-num-draft-tokens 8 --attention-backend fa3 --mem-fraction-static 0.75",
+            &["--gpu", "H100"],
+            None,
+        ),
+        (
+            "a docker line with EAGLE",
+            r#"docker run --runtime nvidia --gpus all -v ~/.cache/huggingface:/root/.cache/huggingface --env "HF_TOKEN=x" -p 8000:8000 --ipc=host vllm/vllm-openai:latest --model meta-llama/Llama-3.1-8B-Instruct --speculative-config '{"method": "eagle", "model": "yuhuili/EAGLE-LLaMA3.1-Instruct-8B", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 1}'"#,
+            &["--gpu", "L40S"],
+            None,
+        ),
+        (
+            "DeepSeek with its MTP module",
+            "vllm serve deepseek-ai/DeepSeek-V3.1 \\\n  --tensor-parallel-size 8 --enable-expert-parallel --kv-cache-dtype fp8 \\\n  --speculative-config '{\"method\": \"deepseek_mtp\", \"num_speculative_tokens\": 1}' > server.log 2>&1 &",
+            &["--gpu", "h200"],
+            None,
+        ),
+        ("a Kubernetes container", "deployment.yaml", &["--gpu", "h100"], None),
+        (
+            "a draft model in FP8",
+            r#"vllm serve RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic --tensor-parallel-size 4 --speculative-config.model meta-llama/Llama-3.2-1B-Instruct --speculative-config.num_speculative_tokens 5 --speculative-config.method draft_model"#,
+            &["--gpu", "h100"],
+            None,
+        ),
+        (
+            "SGLang's NEXTN",
+            "python3 -m sglang.launch_server --model deepseek-ai/DeepSeek-R1-0528 --tp 8 --trust-remote-code --speculative-algo NEXTN --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4 --max-running-requests 64",
+            &["--gpu", "h200"],
+            None,
+        ),
+        (
+            "EAGLE trees of SGLang",
+            "python3 -m sglang.launch_server --model meta-llama/Llama-3.1-8B-Instruct --speculative-algorithm EAGLE --speculative-draft-model-path yuhuili/EAGLE-LLaMA3.1-Instruct-8B --speculative-num-steps 5 --speculative-eagle-topk 8 --speculative-num-draft-tokens 64",
+            &["--gpu", "h100"],
+            Some("drafts a tree"),
+        ),
+        (
+            "pipeline parallelism",
+            r#"vllm serve Qwen/Qwen3-32B --pipeline-parallel-size 2 --speculative-config '{"method": "ngram", "num_speculative_tokens": 3}'"#,
+            &["--gpu", "l40s"],
+            Some("pipeline parallelism is not simulated"),
+        ),
+        (
+            "medusa heads",
+            r#"vllm serve lmsys/vicuna-7b-v1.3 --speculative-config '{"method": "medusa", "model": "abhigoyal/vllm-medusa-vicuna-7b-v1.3", "num_speculative_tokens": 5}'"#,
+            &["--gpu", "a100"],
+            Some("the method medusa is not simulated"),
+        ),
+    ];
+    let mut answered = 0;
+    for (name, line, more, refusal) in lines {
+        let out = ask(&place, line, &[&SMALL[..], more, &["--format", "json"]].concat());
+        match refusal {
+            Some(words) => assert!(refused(&out).contains(words), "{name}: {}", text(&out.stderr)),
+            None => {
+                assert!(out.status.success(), "{name}: {}", text(&out.stderr));
+                let answer = json(&out);
+                assert!(answer["at_load"].as_array().unwrap().len() >= 3, "{name}: {answer}");
+                assert!(answer["at_load"].as_array().unwrap().iter().any(|r| r["now"] == true), "{name}");
+                answered += 1;
+            }
+        }
+    }
+    assert_eq!(answered, 9);
+}
+
+/// Each wrong line has one error that shows the part of the line.
+#[test]
+fn what_is_wrong_is_shown_in_the_line() {
+    let place = Place::new();
+    let vllm = |model: &str, config: &str| format!("vllm serve {model} --speculative-config '{config}'");
+    let eagle = r#"{"method":"eagle3","num_speculative_tokens":3}"#;
+    for (line, more, says) in [
+        (
+            "vllm serve Qwen/Qwen3-8B --max-num-seq 8".to_owned(),
+            &["--gpu", "h100"][..],
+            &["--max-num-seq is not known", "did you mean --max-num-seqs?", "-- here"][..],
+        ),
+        (
+            "vllm serve Qwen/Qwen3-8B --speculative-config {\"method\":\"mtp\"}".into(),
+            &["--gpu", "h100"],
+            &["the shell took the quotes out", "single quotes", "-- here"],
+        ),
+        ("vllm serve Qwen/Qwen3-8B --x 'a".into(), &["--gpu", "h100"], &["this ' does not end"]),
+        (vllm("openai/gpt-oss-120b", eagle), &["--gpu", "l40s"], &["does not fit", "GiB", "--tensor-parallel-size 2"]),
+        (
+            "vllm serve Qwen/Qwen3-8B --quantization fp8".into(),
+            &["--gpu", "t4"],
+            &["t4 cannot multiply in FP8", "-- here"],
+        ),
+        (
+            vllm("openai/gpt-oss-20b", r#"{"method":"mtp","num_speculative_tokens":1}"#),
+            &["--gpu", "h100"],
+            &["has no module for multi-token prediction"],
+        ),
+        (
+            vllm(
+                "Qwen/Qwen3-8B",
+                r#"{"method":"eagle3","model":"z-lab/Qwen3-8B-DFlash-b16","num_speculative_tokens":3}"#,
+            ),
+            &["--gpu", "h100"],
+            &["eagle3 cannot draft with dflash-qwen3-8b", "-- here"],
+        ),
+        (
+            vllm(
+                "Qwen/Qwen3-8B",
+                r#"{"method":"draft_model","model":"meta-llama/Llama-3.2-1B","num_speculative_tokens":3}"#,
+            ),
+            &["--gpu", "h100"],
+            &["vLLM refuses a draft model with another vocabulary"],
+        ),
+        (
+            "vllm serve acme/secret-9b".into(),
+            &["--gpu", "h100"],
+            &["no preset has the shape of acme/secret-9b", "--config"],
+        ),
+        ("vllm serve Qwen/Qwen3-8B".into(), &["--gpu", "h1000"], &["no preset has this name", "did you mean h100?"]),
+        ("vllm serve Qwen/Qwen3-8B".into(), &["--gpu", "h100", "--clients", "4", "--rate", "2"], &["are two loads"]),
+        (vllm("Qwen/Qwen3-8B", eagle), &["--gpu", "h100", "--accept", "marginal=0.5,0.6"], &["--accept conditional="]),
+        ("llama-server -m model.gguf".into(), &["--gpu", "h100"], &["starts neither vLLM nor SGLang"]),
+        (
+            "vllm serve Qwen/Qwen3-8B --max-model-len 4k".into(),
+            &["--gpu", "h100", "--input", "7000", "--output", "900"],
+            &["longer than 4000", "-- here"],
+        ),
+        ("http://localhost:8000".into(), &["--gpu", "h100"], &["foretoken observe http://localhost:8000"]),
+    ] {
+        let said = refused(&ask(&place, &line, more));
+        for words in says {
+            assert!(said.contains(words), "{line}: {words}: {said}");
+        }
+    }
+    let skipped = ask(
+        &place,
+        "vllm serve Qwen/Qwen3-8B --frobnicate 7 --port 1",
+        &[&SMALL[..], &["--gpu", "h100", "--skip-unknown"]].concat(),
+    );
+    assert!(text(&skipped.stdout).contains("not known: --frobnicate"), "{}", text(&skipped.stdout));
+}
