@@ -71,7 +71,7 @@ fn slower(cost: &Calibrated, factor: f64) -> Calibrated {
                 [&mut c.alpha_s, &mut c.gamma_s, &mut c.delta_s].into_iter().for_each(|s| *s *= factor);
             }
             // A calibration to runs fits a table and a line.
-            LatencySpec::Staircase(_) | LatencySpec::Roofline(_) => {}
+            LatencySpec::Staircase(_) | LatencySpec::Roofline(_) | LatencySpec::Kernels(_) => {}
         }
     }
     slower

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn each_of_two_kinds_of_requests_gets_its_own_rate() {
         let of = |id: u64| -> Counts {
-            let (luck, rate) = (Luck::new(7, Stream::Request, id), if id % 2 == 0 { 0.8 } else { 0.4 });
+            let (luck, rate) = (Luck::new(7, Stream::Request, id), if id.is_multiple_of(2) { 0.8 } else { 0.4 });
             let mut counts = vec![(0, 0); 3];
             for round in 0..30u64 {
                 for (d, at) in counts.iter_mut().enumerate() {

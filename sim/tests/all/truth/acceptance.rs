@@ -126,6 +126,7 @@ fn with_ranks() -> Recording {
         accepted_before: vec![0; 5],
         confidences: vec![0.9, 0.25, 0.75, 0.125, 0.5],
         ranks,
+        ..Recording::default()
     }
 }
 
