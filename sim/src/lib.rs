@@ -36,6 +36,7 @@ pub mod time;
 pub mod tree;
 pub mod workload;
 
+pub use acceptance::constant_rate;
 pub use acceptance::{AcceptanceSource, TruthRow};
 pub use around::Around;
 pub use around_executor::AroundExecutor;

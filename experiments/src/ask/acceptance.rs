@@ -1,7 +1,7 @@
 //! Which drafts are accepted: as the user counts it, or as it was measured for drafters of this kind.
 
-use foretoken_sim::acceptance::constant_rate;
-use foretoken_sim::config::DraftMethod;
+use foretoken_sim::DraftMethod;
+use foretoken_sim::constant_rate;
 use foretoken_spec::problem::{Problem, Result};
 
 /// Acceptance as a setting of an experiment.

@@ -5,7 +5,7 @@ use super::models::{Model, find};
 use super::server::Speculation;
 use foretoken_calibrate::recommend::Engine;
 use foretoken_hardware::models::{Attention, Bits, FeedForward, LayerGroup, ModelShape, entry};
-use foretoken_sim::config::DraftMethod;
+use foretoken_sim::DraftMethod;
 use foretoken_spec::problem::Result;
 
 /// What a pass of a drafter costs.

@@ -11,7 +11,7 @@ use foretoken_hardware::gpus::gpu;
 use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_policies::PolicySpec;
 use foretoken_run::vllm_table::stated_method;
-use foretoken_sim::config::DraftMethod;
+use foretoken_sim::DraftMethod;
 use foretoken_spec::problem::{Problem, Result};
 use toml::{Table, Value};
 

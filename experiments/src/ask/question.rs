@@ -16,7 +16,7 @@ use foretoken_calibrate::recommend::{
 use foretoken_hardware::models::entry;
 use foretoken_policies::{PolicySpec, VllmDynamic};
 use foretoken_run::setting::Setting;
-use foretoken_sim::config::DraftMethod;
+use foretoken_sim::DraftMethod;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::text as files;
 use std::path::{Path, PathBuf};

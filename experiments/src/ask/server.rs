@@ -4,7 +4,7 @@ use super::flags::Given;
 use super::line::{Line, Word};
 use foretoken_calibrate::recommend::Engine;
 use foretoken_policies::BatchRange;
-use foretoken_sim::config::DraftMethod;
+use foretoken_sim::DraftMethod;
 use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use super::flags::{self, Flag, Given, Kind};
 use super::line::{Line, Word};
 use super::server::{Server, Speculation, kv_bits};
 use foretoken_calibrate::recommend::Engine;
-use foretoken_sim::config::DraftMethod;
+use foretoken_sim::DraftMethod;
 use foretoken_spec::problem::Result;
 
 use Kind::{Switch, Value as One, Words};

@@ -5,8 +5,8 @@ use super::line::{Line, Word};
 use super::server::{Server, Speculation, kv_bits};
 use foretoken_calibrate::recommend::Engine;
 use foretoken_policies::BatchRange;
+use foretoken_sim::DraftMethod;
 use foretoken_sim::MAX_SPEC_LEN;
-use foretoken_sim::config::DraftMethod;
 use foretoken_spec::problem::{Result, nearest};
 use serde_json::Value;
 

@@ -1,52 +1,24 @@
 //! The line that starts a server: its words, each with its place, from a shell line, a `docker run`, or a YAML file.
 
+mod given;
 mod start;
 mod words;
 mod yaml;
 
+pub use given::{Line, Word};
 pub use start::{Program, program};
 
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::text;
-use std::ops::Range;
 use std::path::Path;
 
-/// A word as the program would get it, and where it stands in the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// The word without quotes.
-    pub text: String,
-    /// Its bytes in the text, quotes included.
-    pub span: Range<usize>,
-}
-
-/// The text that starts a server, and its words.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// The name of the text in messages.
-    pub name: String,
-    /// The text as it was given.
-    pub text: String,
-    /// The words of the text.
-    pub words: Vec<Word>,
-    /// Is the text YAML, in which each word is a value of its own?
-    pub yaml: bool,
-}
-
-impl Line {
-    /// An error about the bytes `span` of the text.
-    pub fn wrong(&self, span: &Range<usize>, message: impl Into<String>) -> Box<Problem> {
-        Problem::bad_input(message).at(&self.name, &self.text, span.clone())
-    }
-
-    /// The words of a shell line.
-    fn shell(name: &str, text: &str) -> Result<Line> {
-        let words = words::split(text).map_err(|(span, message)| {
-            let help = "in a shell, JSON stands in single quotes: --speculative-config '{\"method\": …}'";
-            Problem::bad_input(message).at(name, text, span).help(help)
-        })?;
-        Ok(Line { name: name.to_owned(), text: text.to_owned(), words, yaml: false })
-    }
+/// The words of a shell line.
+fn shell(name: &str, text: &str) -> Result<Line> {
+    let words = words::split(text).map_err(|(span, message)| {
+        let help = "in a shell, JSON stands in single quotes: --speculative-config '{\"method\": …}'";
+        Problem::bad_input(message).at(name, text, span).help(help)
+    })?;
+    Ok(Line { name: name.to_owned(), text: text.to_owned(), words, yaml: false })
 }
 
 /// Reads the line that the user gave: a shell line, or a file with a shell line or YAML in it.
@@ -79,6 +51,6 @@ pub fn read(given: &str) -> Result<Line> {
     };
     match name.ends_with(".yaml") || name.ends_with(".yml") || is_yaml(&text) {
         true => yaml::read(&name, &text),
-        false => Line::shell(&name, &text),
+        false => shell(&name, &text),
     }
 }

@@ -1,6 +1,6 @@
 //! Finds the server in the words of a line: behind variables, `docker run` and its options, `python -m` and the like.
 
-use super::{Line, Word};
+use super::given::{Line, Word};
 use foretoken_spec::problem::Result;
 
 /// A serving engine whose flags are read.

@@ -1,7 +1,7 @@
 //! Splits a shell line into words by the rules of POSIX: quotes, backslashes, comments, continued lines. Each word
 //! keeps its place, so that an error can point at it; the crate `shlex` gives no places.
 
-use super::Word;
+use super::given::Word;
 use std::ops::Range;
 
 /// The words of a shell line.

@@ -1,6 +1,6 @@
 //! The words of a container's `command` and `args` in YAML (Kubernetes, Compose), or of a file for vLLM's `--config`.
 
-use super::{Line, Word};
+use super::given::{Line, Word};
 use foretoken_spec::problem::{Problem, Result};
 use saphyr_parser::{Event, Parser};
 use std::ops::Range;
