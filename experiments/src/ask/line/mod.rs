@@ -12,15 +12,6 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::text;
 use std::path::Path;
 
-/// The words of a shell line.
-fn shell(name: &str, text: &str) -> Result<Line> {
-    let words = words::split(text).map_err(|(span, message)| {
-        let help = "in a shell, JSON stands in single quotes: --speculative-config '{\"method\": …}'";
-        Problem::bad_input(message).at(name, text, span).help(help)
-    })?;
-    Ok(Line { name: name.to_owned(), text: text.to_owned(), words, yaml: false })
-}
-
 /// Reads the line that the user gave: a shell line, or a file with a shell line or YAML in it.
 ///
 /// # Errors
@@ -51,6 +42,6 @@ pub fn read(given: &str) -> Result<Line> {
     };
     match name.ends_with(".yaml") || name.ends_with(".yml") || is_yaml(&text) {
         true => yaml::read(&name, &text),
-        false => shell(&name, &text),
+        false => words::shell(&name, &text),
     }
 }

@@ -1,8 +1,18 @@
 //! Splits a shell line into words by the rules of POSIX: quotes, backslashes, comments, continued lines. Each word
 //! keeps its place, so that an error can point at it; the crate `shlex` gives no places.
 
-use super::given::Word;
+use super::given::{Line, Word};
+use foretoken_spec::problem::Problem;
 use std::ops::Range;
+
+/// The words of a shell line.
+pub(super) fn shell(name: &str, text: &str) -> foretoken_spec::problem::Result<Line> {
+    let words = split(text).map_err(|(span, message)| {
+        let help = "in a shell, JSON stands in single quotes: --speculative-config '{\"method\": …}'";
+        Problem::bad_input(message).at(name, text, span).help(help)
+    })?;
+    Ok(Line { name: name.to_owned(), text: text.to_owned(), words, yaml: false })
+}
 
 /// The words of a shell line.
 ///

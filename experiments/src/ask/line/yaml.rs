@@ -1,6 +1,7 @@
 //! The words of a container's `command` and `args` in YAML (Kubernetes, Compose), or of a file for vLLM's `--config`.
 
 use super::given::{Line, Word};
+use super::words;
 use foretoken_spec::problem::{Problem, Result};
 use saphyr_parser::{Event, Parser};
 use std::ops::Range;
@@ -45,7 +46,7 @@ pub fn read(name: &str, text: &str) -> Result<Line> {
         if let Some(found) = container(document) {
             return match found {
                 Found::Words(words) => Ok(line(words)),
-                Found::Shell(script) => Line::shell(&format!("{name}, the script in it"), &script),
+                Found::Shell(script) => words::shell(&format!("{name}, the script in it"), &script),
             };
         }
     }
