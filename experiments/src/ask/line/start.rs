@@ -79,10 +79,11 @@ fn image(words: &[Word]) -> Option<(Program, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::words;
     use super::*;
 
     fn found(line: &str) -> (Program, String) {
-        let (program, words) = program(&Line::shell("the line", line).unwrap()).unwrap();
+        let (program, words) = program(&words::shell("the line", line).unwrap()).unwrap();
         (program, words.first().map_or(String::new(), |w| w.text.clone()))
     }
 
@@ -104,7 +105,7 @@ mod tests {
         ] {
             assert_eq!(found(line), (program, "a".to_owned()), "{line}");
         }
-        let refused = program(&Line::shell("the line", "llama-server -m x.gguf").unwrap()).unwrap_err();
+        let refused = program(&words::shell("the line", "llama-server -m x.gguf").unwrap()).unwrap_err();
         assert_eq!(refused.pointed_at(), Some("llama-server"));
     }
 }
