@@ -66,7 +66,7 @@ pub fn run(args: &SettingsArgs) -> Result<()> {
     }
 }
 
-/// Prints the page of settings of the site: a table for each part of an experiment, and the numbers of the GPUs and models.
+/// Prints the site's page of settings: a table for each part of an experiment, and the numbers of the GPUs and models.
 fn page() -> Result<()> {
     let cell = |text: &str| text.replace('|', "\\|");
     let mut text =

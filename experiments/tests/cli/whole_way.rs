@@ -166,8 +166,8 @@ fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize)
 fn done(place: &Place, args: &[&str]) -> (String, String) {
     let out = place.foretoken().args(args).output().unwrap();
     let [stdout, stderr] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    // The times that a busy machine adds to the stub's replies are no law of the server, so a measured run may be faster
-    // than the advised one.
+    // The times that a busy machine adds to the stub's replies are no law of the server, so a measured run may be
+    // faster than the advised one.
     let contradicted = args[0] == "recommend" && stderr.contains("the measurements contradict this advice");
     assert!(out.status.success() || contradicted && out.status.code() == Some(3), "{args:?}: {stderr}\n{stdout}");
     (stdout, stderr)

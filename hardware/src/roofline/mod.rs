@@ -12,9 +12,9 @@
 //!   the head's share, 2 to 5 %.
 //!
 //! Each kernel has a floor, its measured least time, and shares of bandwidth and arithmetic of its own (`floors.json`);
-//! with `floors = false` all kernels have the same shares, and the pass and each layer a constant time. `tensor_parallel`
-//! splits products or, without floors, multiplies bandwidth and peak, and adds two all-reduces a layer. In a mixture of experts a pass reads the expected number of distinct experts for its
-//! tokens.
+//! with `floors = false` all kernels have the same shares, and the pass and each layer a constant time.
+//! `tensor_parallel` splits products or, without floors, multiplies bandwidth and peak, and adds two all-reduces a
+//! layer. In a mixture of experts a pass reads the expected number of distinct experts for its tokens.
 
 mod assumed;
 mod attention_times;

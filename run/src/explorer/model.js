@@ -195,8 +195,8 @@ const Model = (() => {
     };
   };
 
-  // A roofline without floors, in seconds: `presets.models` has what the passes of a model move and compute (hardware/src/models/shape.rs), and
-  // `presets.gpus` the numbers of datasheets.
+  // A roofline without floors, in seconds: `presets.models` has what the passes of a model move and compute
+  // (hardware/src/models/shape.rs), and `presets.gpus` the numbers of datasheets.
   const common = (given, presets) => {
     const spec = { ...presets.assumed, ...given };
     const gpu = presets.gpus[spec.gpu];
