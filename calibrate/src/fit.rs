@@ -13,7 +13,7 @@
 //! from D, for example because all of them drafted 3 tokens, T gets the whole time of the steps and D none
 //! ([`CostFit::together`]). Such a fit predicts the observed draft lengths only.
 
-use crate::batch_terms::{BatchTerm, curve};
+use crate::batch_term::{BatchTerm, curve};
 use crate::costs::{Part, StepRow};
 use foretoken_hardware::{LatencySpec, MeasuredSpec};
 use foretoken_profiler::nnls::nnls;

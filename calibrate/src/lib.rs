@@ -2,7 +2,8 @@
 //! recommends a draft length or policy.
 
 pub mod acceptance;
-pub mod batch_terms;
+pub mod batch_term;
+mod batch_terms;
 pub mod calibration;
 pub mod compare_server;
 pub mod costs;
