@@ -37,6 +37,7 @@ pub mod offered;
 pub mod papers;
 pub mod perfetto;
 pub mod plan;
+pub mod price;
 pub mod profile_figures;
 pub mod profiled;
 pub mod questions;

@@ -16,6 +16,7 @@ use crate::words::swept_in_words;
 use foretoken_run::bar::Bar;
 use foretoken_run::cells::{Folder, Mode, Speed, swept};
 use foretoken_run::plan::Plan;
+use foretoken_run::price::million_tokens;
 use foretoken_run::setting::Setting;
 use foretoken_run::work::Work;
 use foretoken_sim::metrics::{Interval, Range, Slo};
@@ -198,7 +199,7 @@ impl Searcher<'_> {
             over_seeds: numbers.and_then(|n| Interval::within(Range::FromOne, &n)),
             gpus,
             cost_hour,
-            cost_mtok: cost_hour.map(|cost| cost / (3600.0 * tok_s) * 1e6),
+            cost_mtok: cost_hour.map(|cost| million_tokens(cost, tok_s)),
             seeds,
         })
     }

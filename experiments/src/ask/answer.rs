@@ -3,13 +3,16 @@
 use foretoken_calibrate::recommend::{Candidate, Compared, Gain, Question, Verdict, WithHost, gain_over};
 use foretoken_policies::{BatchRange, PolicySpec};
 use foretoken_report::{Choice, which};
+use foretoken_run::price::million_tokens;
 use foretoken_run::vllm_table::{Loop, Row};
 use foretoken_sim::Summary;
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// What the answer needs beside the comparison.
+#[derive(Clone, Debug, Serialize)]
 pub struct Made {
+    #[serde(skip)]
     pub gpus: u32,
     pub price: Option<f64>,
     pub subject: String,
@@ -19,6 +22,7 @@ pub struct Made {
     pub assumed: Vec<String>,
     pub bands: Vec<Band>,
     pub experiment: Option<PathBuf>,
+    #[serde(skip)]
     pub multiple_lines: bool,
 }
 
@@ -78,7 +82,8 @@ pub struct ByClients {
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     pub advice: Advice,
-    pub subject: String,
+    #[serde(flatten)]
+    pub made: Made,
     pub load: String,
     pub requests: usize,
     pub seeds: usize,
@@ -100,15 +105,6 @@ pub struct Answer {
     pub stop_from_clients: Option<u32>,
     pub table: Vec<BatchRange>,
     pub paste: Option<String>,
-    pub used: Vec<String>,
-    pub no_matter: Vec<String>,
-    pub unknown: Vec<String>,
-    pub assumed: Vec<String>,
-    pub bands: Vec<Band>,
-    pub experiment: Option<PathBuf>,
-    #[serde(skip)]
-    pub multiple_lines: bool,
-    pub price: Option<f64>,
 }
 
 impl Answer {
@@ -149,15 +145,7 @@ impl Answer {
             not_reached: table.rows.iter().filter_map(|r| Some((r.clients, r.not_reached.clone()?))).collect(),
             table: table.ranges,
             paste: pasted,
-            subject: made.subject,
-            used: made.used,
-            no_matter: made.no_matter,
-            unknown: made.unknown,
-            assumed: made.assumed,
-            bands: made.bands,
-            experiment: made.experiment,
-            multiple_lines: made.multiple_lines,
-            price: made.price,
+            made,
         }
     }
 }
@@ -184,7 +172,7 @@ fn at_load(c: &Candidate, now: bool, advised: bool, made: &Made) -> AtLoad {
         tpot_p99_s: mean(&|s| s.tpot.map(|q| q.p99)),
         kv_peak: mean(&|s| Some(s.kv_use_peak)).unwrap_or(0.0),
         accept_length: mean(&|s| s.mean_acceptance_length),
-        price_million_tokens: made.price.map(|hour| hour * f64::from(made.gpus) * 1e6 / (3600.0 * tokens_s)),
+        price_million_tokens: made.price.map(|hour| million_tokens(hour * f64::from(made.gpus), tokens_s)),
         over_now: c.gain.filter(|_| !now),
     }
 }

@@ -7,8 +7,8 @@ use super::load::Asked;
 use super::models::Model;
 use super::server::{Server, Speculation};
 use foretoken_calibrate::recommend::Engine;
+use foretoken_hardware::RooflineSpec;
 use foretoken_hardware::gpus::gpu;
-use foretoken_hardware::{LatencySpec, RooflineSpec};
 use foretoken_policies::PolicySpec;
 use foretoken_run::vllm_table::stated_method;
 use foretoken_sim::DraftMethod;
@@ -195,7 +195,7 @@ pub fn fits(parts: &Parts, experiment: &Table) -> Result<()> {
     let spec: RooflineSpec =
         Value::Table(keys).try_into().map_err(|e: toml::de::Error| Problem::failed(e.to_string()))?;
     let gib = |bytes: f64| bytes / f64::from(1u32 << 30);
-    let Some(memory) = LatencySpec::Roofline(spec.clone()).memory() else { return Ok(()) };
+    let Ok(memory) = spec.memory() else { return Ok(()) };
     let n = f64::from(parts.server.tensor_parallel);
     let weights = parts.target.shape.work().weight_bytes;
     if memory.kv_bytes < 16.0 * memory.kv_bytes_token && !parts.server.settings.contains_key("num_gpu_blocks") {

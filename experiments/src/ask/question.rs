@@ -15,6 +15,7 @@ use foretoken_calibrate::recommend::{
 };
 use foretoken_hardware::models::entry;
 use foretoken_policies::{PolicySpec, VllmDynamic};
+use foretoken_report::Staged;
 use foretoken_run::setting::Setting;
 use foretoken_sim::DraftMethod;
 use foretoken_spec::problem::{Problem, Result};
@@ -243,7 +244,8 @@ fn in_order(now: &PolicySpec, all: &[PolicySpec]) -> Vec<PolicySpec> {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs_err::write(path, text).map_err(|e| Problem::failed(format!("cannot write the experiment: {e}")))
+    Staged::write_all_to(path, text.as_bytes())
+        .map_err(|e| Problem::failed(format!("cannot write the experiment: {e}")))
 }
 
 fn subject(server: &Server, target: &str, drafter: &str, gpu: &str) -> String {

@@ -32,7 +32,10 @@ impl Answer {
         };
         say(&self.headline());
         self.sure().iter().for_each(|words| say(words));
-        say(&format!("{}: {}, {} requests, {} seeds, simulated", self.subject, self.load, self.requests, self.seeds));
+        say(&format!(
+            "{}: {}, {} requests, {} seeds, simulated",
+            self.made.subject, self.load, self.requests, self.seeds
+        ));
         self.overloaded.iter().for_each(|words| say(&format!("This load is {words}.")));
         text.push('\n');
         text += &self.load_table();
@@ -47,23 +50,25 @@ impl Answer {
             say(&format!("vLLM's table by batch size, the drafter loaded: {}", table_in_words(&self.table)));
         }
         say("");
-        for (name, list) in [("used", &self.used), ("no matter here", &self.no_matter), ("not known", &self.unknown)] {
+        for (name, list) in
+            [("used", &self.made.used), ("no matter here", &self.made.no_matter), ("not known", &self.made.unknown)]
+        {
             if !list.is_empty() {
                 say(&format!("{name}: {}", list.join(", ")));
             }
         }
-        let assumed: Vec<String> = self.assumed.iter().cloned().chain(self.bands.iter().map(band)).collect();
+        let assumed: Vec<String> = self.made.assumed.iter().cloned().chain(self.made.bands.iter().map(band)).collect();
         if !assumed.is_empty() {
             say(&format!("assumed: {}", assumed.join("; ")));
         }
-        match &self.experiment {
+        match &self.made.experiment {
             Some(path) => {
                 say(&format!("experiment: {} (foretoken run, recommend, export vllm take it)", path.display()))
             }
             None => say("--out FILE writes the experiment, which run, recommend and export vllm take"),
         }
         if let Some(paste) = &self.paste {
-            let what = if self.multiple_lines { "change" } else { "to paste" };
+            let what = if self.made.multiple_lines { "change" } else { "to paste" };
             // A shell line is not broken, because a break would change it.
             write!(text, "\n{what}:\n{paste}\n").expect("a string grows");
         }
@@ -133,7 +138,7 @@ impl Answer {
             "$/M\ntokens",
             "as fast\nas now",
         ];
-        let price = self.price.is_some();
+        let price = self.made.price.is_some();
         let keep = |i: usize| price || i != 8;
         let listed = |row: &&AtLoad| row.name.starts_with("K = ") || row.advised || row.now || row.name.len() < 20;
         let rows = self.at_load.iter().filter(listed).map(|row| {

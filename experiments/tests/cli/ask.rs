@@ -179,7 +179,7 @@ fn the_lines_of_public_issues_are_answered_or_refused() {
         ),
         (
             "a docker line with EAGLE",
-            r#"docker run --runtime nvidia --gpus all -v ~/.cache/huggingface:/root/.cache/huggingface --env "HF_TOKEN=x" -p 8000:8000 --ipc=host vllm/vllm-openai:latest --model meta-llama/Llama-3.1-8B-Instruct --speculative-config '{"method": "eagle", "model": "yuhuili/EAGLE-LLaMA3.1-Instruct-8B", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 1}'"#,
+            r#"docker run --runtime nvidia --gpus all -v models:/models --env "HF_TOKEN=x" -p 8000:8000 --ipc=host vllm/vllm-openai:latest --model meta-llama/Llama-3.1-8B-Instruct --speculative-config '{"method": "eagle", "model": "yuhuili/EAGLE-LLaMA3.1-Instruct-8B", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 1}'"#,
             &["--gpu", "L40S"],
             None,
         ),

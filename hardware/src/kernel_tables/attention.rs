@@ -1,7 +1,7 @@
 //! Attention over KV: decodes by the number of requests and the context of each, prompts by their query-key pairs.
 
 use super::curve::{Curve, Grid};
-use super::library::{Library, Missing};
+use super::table_set::{Missing, TableSet};
 
 /// The attention of one layer on one GPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub(super) fn pairs_of(n: f64, window: Option<u32>) -> f64 {
 ///
 /// # Errors
 /// No version of the tables has the heads.
-pub(super) fn read(library: &Library, heads: Heads) -> Result<Attention, Missing> {
+pub(super) fn read(tables: &TableSet, heads: Heads) -> Result<Attention, Missing> {
     let Heads { heads: queries, kv_heads, dim, window, fp8 } = heads;
     let kv = if fp8 { "fp8" } else { "bfloat16" };
     let columns = ["batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "window_size"];
@@ -73,15 +73,15 @@ pub(super) fn read(library: &Library, heads: Heads) -> Result<Attention, Missing
         })
     };
     let words = ["kv_cache_dtype"];
-    let engine = library.engine;
-    let (points, f, w) = library.first(
+    let engine = tables.engine;
+    let (points, f, w) = tables.first(
         ("attention", "generation_attention"),
         engine,
         (&columns, &words),
         &what("attention of a decode"),
         |table| pick(table, true),
     )?;
-    let (prompts, _, prompt_w) = library.first(
+    let (prompts, _, prompt_w) = tables.first(
         ("attention", "context_attention"),
         engine,
         (&columns, &words),
@@ -89,7 +89,7 @@ pub(super) fn read(library: &Library, heads: Heads) -> Result<Attention, Missing
         |table| pick(table, false),
     )?;
     if f > 1 {
-        library.note(format!(
+        tables.note(format!(
             "attention of {queries} heads, {kv_heads} of KV: as of {f} times the requests with {} and {}",
             queries / f,
             kv_heads / f
@@ -97,7 +97,7 @@ pub(super) fn read(library: &Library, heads: Heads) -> Result<Attention, Missing
     }
     let mut decode = Grid::new(points);
     if let (Some(window), 0) = (window, w) {
-        library
+        tables
             .note(format!("attention in a window of {window} tokens: as without a window, of at most {window} tokens"));
         let most = f64::from(window);
         let points = decode.requests().flat_map(|b| decode.contexts().into_iter().map(move |c| (b, c)));

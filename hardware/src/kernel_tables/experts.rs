@@ -1,8 +1,8 @@
 //! Blocks of routed experts: times by the number of tokens.
 
 use super::curve::Curve;
-use super::library::{Library, Missing};
 use super::products::{BF16, FP8, FP8_BLOCK, NVFP4};
+use super::table_set::{Missing, TableSet};
 
 /// How tokens choose experts in the tables, in the order in which the tables are taken. Real tokens choose unevenly.
 const ROUTINGS: [&str; 3] = ["power_law_1.2", "power_law_1.01", "balanced"];
@@ -21,7 +21,7 @@ pub(super) struct Block {
 
 /// The package's words for the precision of experts, the best one first. `bits` and `activations` are the model's,
 /// `blocks` says that fp8 weights have scales of blocks.
-pub(super) fn kinds(library: &Library, bits: f64, activations: f64, blocks: bool) -> Vec<&'static str> {
+pub(super) fn kinds(tables: &TableSet, bits: f64, activations: f64, blocks: bool) -> Vec<&'static str> {
     match (bits, activations) {
         (_, a) if a <= 4.0 => vec![NVFP4],
         (b, a) if b < 8.0 && a <= 8.0 => vec!["w4a8_mxfp4_mxfp8", "w4afp8"],
@@ -30,8 +30,8 @@ pub(super) fn kinds(library: &Library, bits: f64, activations: f64, blocks: bool
         // MXFP4 has a scale of 8 bits for 32 weights, which int4 has not. SGLang and TensorRT-LLM quantise the
         // activations of MXFP4 experts on Blackwell.
         (b, _) if (b - 4.25).abs() < 1e-3 => {
-            let blackwell = library.system.starts_with('b') || library.system.starts_with('g');
-            let eight = blackwell && library.engine != "vllm";
+            let blackwell = tables.system.starts_with('b') || tables.system.starts_with('g');
+            let eight = blackwell && tables.engine != "vllm";
             if eight { vec!["w4a8_mxfp4_mxfp8", "w4a16_mxfp4"] } else { vec!["w4a16_mxfp4"] }
         }
         (b, _) if b < 5.0 => vec!["int4_wo"],
@@ -43,7 +43,7 @@ pub(super) fn kinds(library: &Library, bits: f64, activations: f64, blocks: bool
 ///
 /// # Errors
 /// No version of the table has the shape.
-pub(super) fn curve(library: &Library, kinds: &[&'static str], block: Block) -> Result<Curve, Missing> {
+pub(super) fn curve(tables: &TableSet, kinds: &[&'static str], block: Block) -> Result<Curve, Missing> {
     let Block { width, inner, total, active, split, spread } = block;
     let shape = [
         ("hidden_size", i64::from(width)),
@@ -63,7 +63,7 @@ pub(super) fn curve(library: &Library, kinds: &[&'static str], block: Block) -> 
         };
         let what = format!("experts in {kind}: {active} of {total}, {width} wide, {inner} inside{how}");
         let words = ["moe_dtype", "distribution"];
-        let found = library.first(("moe", "moe"), library.engine, (&columns, &words), &what, |table| {
+        let found = tables.first(("moe", "moe"), tables.engine, (&columns, &words), &what, |table| {
             ROUTINGS.into_iter().find_map(|routing| {
                 let words = [("moe_dtype", *kind), ("distribution", routing)];
                 let points = table.rows_where(&shape, &words);
@@ -75,7 +75,7 @@ pub(super) fn curve(library: &Library, kinds: &[&'static str], block: Block) -> 
         });
         match found {
             Ok((curve, routing)) => {
-                library.note(format!("experts in {kind}, chosen as {routing}"));
+                tables.note(format!("experts in {kind}, chosen as {routing}"));
                 return Ok(curve.cleaned().0);
             }
             Err(why) => last = why,

@@ -2,8 +2,8 @@
 
 use super::attention::{Attention, pairs_of};
 use super::curve::{Curve, Grid};
-use super::library::{Library, Missing};
 use super::products::{BF16, FP8_BLOCK};
+use super::table_set::{Missing, TableSet};
 use super::terms::{Sum, kind};
 use crate::models::{self, LayerGroup, ModelShape};
 
@@ -31,13 +31,13 @@ pub(super) fn add(sum: &mut Sum, shape: &ModelShape, group: &LayerGroup) -> Resu
     let module =
         MODULES.into_iter().find(|m| (m.0, m.1, m.2, m.3) == (shape.hidden, rank, kv_rank, selection.is_some()));
     let kind = kind(shape.bits.weights, shape.bits.activations, sum.setup.blocks)?;
-    let whole = sum.library.engine != "sglang" || selection.is_some();
+    let whole = sum.tables.engine != "sglang" || selection.is_some();
     if let (Some((.., family, model)), true) = (module, whole) {
         let precision = if kind == BF16 { BF16 } else { FP8_BLOCK };
         if precision != kind {
-            sum.library.note(format!("attention of {model} in {kind}: as in {precision}"));
+            sum.tables.note(format!("attention of {model} in {kind}: as in {precision}"));
         }
-        let (base, attention) = modules(sum.library, family, model, here, precision, kv)?;
+        let (base, attention) = modules(sum.tables, family, model, here, precision, kv)?;
         sum.term(count, 1.0, base);
         sum.attend(count, attention, None);
         return Ok(());
@@ -62,17 +62,17 @@ pub(super) fn add(sum: &mut Sum, shape: &ModelShape, group: &LayerGroup) -> Resu
     }
     sum.product(count, kind, hidden, local * f64::from(value_dim))?;
     for part in ["mla_gen_pre", "mla_gen_post"] {
-        let curve = absorbed(sum.library, part, here)?;
+        let curve = absorbed(sum.tables, part, here)?;
         sum.term(count, 1.0, curve);
     }
-    let attention = kernels(sum.library, here, kv)?;
+    let attention = kernels(sum.tables, here, kv)?;
     sum.attend(count, attention, None);
     Ok(())
 }
 
 /// A module by tokens, without what the context adds; and what the context and the pairs add.
 fn modules(
-    library: &Library,
+    tables: &TableSet,
     family: &str,
     model: &str,
     heads: u32,
@@ -86,19 +86,19 @@ fn modules(
     let wanted = [("model", model), ("kv_cache_dtype", kv), ("gemm_type", precision)];
     let name = |phase: &str| format!("{family}_{phase}_module");
     let number = [("num_heads", i64::from(heads))];
-    let all = library.first((folder, &name("generation")), library.engine, (&columns, &words), &what, |table| {
+    let all = tables.first((folder, &name("generation")), tables.engine, (&columns, &words), &what, |table| {
         let of = |name: &str, row: usize| table.number(name, row) as f64;
         let rows = table.rows_where(&number, &wanted);
         let points: Vec<_> = rows.map(|row| (of("batch_size", row), of("step", row), table.seconds(row))).collect();
         (!points.is_empty()).then_some(points)
     })?;
-    let prompts = library.first((folder, &name("context")), library.engine, (&columns, &words), &what, |table| {
+    let prompts = tables.first((folder, &name("context")), tables.engine, (&columns, &words), &what, |table| {
         let wanted_rows = [number[0], ("batch_size", 1), ("step", 0)];
         let rows = table.rows_where(&wanted_rows, &wanted);
         let points: Vec<_> = rows.map(|row| (table.number("isl", row) as f64, table.seconds(row))).collect();
         (!points.is_empty()).then_some(points)
     })?;
-    library.note(format!("{what}: measured as a whole, projections included"));
+    tables.note(format!("{what}: measured as a whole, projections included"));
     let prompts = Curve::new(prompts).cleaned().0;
     let shortest = all.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
     let base = Curve::new(all.iter().filter(|p| p.1 == shortest).map(|p| (p.0, p.2)).collect()).cleaned().0;
@@ -111,10 +111,10 @@ fn modules(
 }
 
 /// The products that lead into the compressed vectors and back.
-fn absorbed(library: &Library, part: &str, heads: u32) -> Result<Curve, Missing> {
+fn absorbed(tables: &TableSet, part: &str, heads: u32) -> Result<Curve, Missing> {
     let columns = ["num_heads", "num_tokens"];
     let what = format!("{part} with {heads} heads");
-    library.first(("mla_bmm", "mla_bmm"), library.engine, (&columns, &["op_name", "bmm_dtype"]), &what, |table| {
+    tables.first(("mla_bmm", "mla_bmm"), tables.engine, (&columns, &["op_name", "bmm_dtype"]), &what, |table| {
         let number = [("num_heads", i64::from(heads))];
         let words = [("op_name", part), ("bmm_dtype", "bfloat16")];
         let rows = table.rows_where(&number, &words);
@@ -124,20 +124,20 @@ fn absorbed(library: &Library, part: &str, heads: u32) -> Result<Curve, Missing>
 }
 
 /// Latent attention alone.
-fn kernels(library: &Library, heads: u32, kv: &str) -> Result<Attention, Missing> {
+fn kernels(tables: &TableSet, heads: u32, kv: &str) -> Result<Attention, Missing> {
     let columns = ["num_heads", "batch_size", "isl", "step"];
     let what = format!("latent attention with {heads} heads and {kv} KV");
     let number = [("num_heads", i64::from(heads))];
     let wanted = [("kv_cache_dtype", kv)];
     let words = ["kv_cache_dtype"];
-    let decode = library.first(("mla", "generation_mla"), library.engine, (&columns, &words), &what, |table| {
+    let decode = tables.first(("mla", "generation_mla"), tables.engine, (&columns, &words), &what, |table| {
         let of = |name: &str, row: usize| table.number(name, row) as f64;
         let rows = table.rows_where(&number, &wanted);
         let grid =
             Grid::new(rows.map(|row| (of("batch_size", row), of("step", row) + 1.0, table.seconds(row))).collect());
         (!grid.is_empty()).then_some(grid)
     })?;
-    let prompts = library.first(("mla", "context_mla"), library.engine, (&columns, &words), &what, |table| {
+    let prompts = tables.first(("mla", "context_mla"), tables.engine, (&columns, &words), &what, |table| {
         let wanted_rows = [number[0], ("batch_size", 1)];
         let rows = table.rows_where(&wanted_rows, &wanted);
         let curve = Curve::new(rows.map(|row| (table.number("isl", row) as f64, table.seconds(row))).collect());

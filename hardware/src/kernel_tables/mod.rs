@@ -10,7 +10,6 @@ mod attention;
 mod curve;
 mod experts;
 mod latent;
-mod library;
 mod package;
 mod pass;
 mod products;
@@ -18,6 +17,7 @@ mod recurrent;
 mod settings;
 mod sum;
 mod table;
+mod table_set;
 mod terms;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Matrix products: times by the numbers of tokens, outputs and inputs.
 
 use super::curve::Curve;
-use super::library::{Library, Missing};
+use super::table_set::{Missing, TableSet};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -32,13 +32,13 @@ struct OfKind {
 
 /// The products of one GPU and engine.
 pub(super) struct Products<'a> {
-    library: &'a Library<'a>,
+    tables: &'a TableSet<'a>,
     kinds: RefCell<BTreeMap<&'static str, OfKind>>,
 }
 
 impl<'a> Products<'a> {
-    pub(super) fn new(library: &'a Library<'a>) -> Products<'a> {
-        Products { library, kinds: RefCell::default() }
+    pub(super) fn new(tables: &'a TableSet<'a>) -> Products<'a> {
+        Products { tables, kinds: RefCell::default() }
     }
 
     /// Seconds of a product by its number of tokens: `outputs` from `inputs` numbers.
@@ -64,10 +64,10 @@ impl<'a> Products<'a> {
         for (what, size, known) in [("outputs", outputs, ns), ("inputs", inputs, ks)] {
             let (least, most) = (known[0] as f64, known[known.len() - 1] as f64);
             if size < least {
-                self.library.note(format!("{kind} products with {size} {what}: the time of {least} is held"));
+                self.tables.note(format!("{kind} products with {size} {what}: the time of {least} is held"));
             }
             if size > most {
-                self.library.note(format!("{kind} products with {size} {what}: in proportion to {most}"));
+                self.tables.note(format!("{kind} products with {size} {what}: in proportion to {most}"));
             }
         }
         let tokens: BTreeSet<u64> = corners.iter().flat_map(|(c, _)| c.sizes().map(|m| m as u64)).collect();
@@ -78,12 +78,12 @@ impl<'a> Products<'a> {
 
     /// The curves of all sizes of a precision, with the sizes of outputs and of inputs.
     fn read(&self, kind: &'static str) -> Result<OfKind, Missing> {
-        let own = self.library.engine;
+        let own = self.tables.engine;
         let repair = REPAIRS.into_iter().find(|(engine, of, ..)| (*engine, *of) == (own, kind));
         let engine = repair.map_or(own, |(.., other, _)| other);
-        let found = self.library.fullest("gemm", "gemm", engine, &["m", "n", "k"], &["gemm_dtype"])?;
+        let found = self.tables.fullest("gemm", "gemm", engine, &["m", "n", "k"], &["gemm_dtype"])?;
         if let Some((.., why)) = repair {
-            self.library.note(format!("{kind} products of {}, because {why}", found.from));
+            self.tables.note(format!("{kind} products of {}, because {why}", found.from));
         }
         let table = &found.table;
         let mut points: HashMap<(i64, i64), Vec<(f64, f64)>> = HashMap::new();
@@ -92,7 +92,7 @@ impl<'a> Products<'a> {
             points.entry(key).or_default().push((table.number("m", row) as f64, table.seconds(row)));
         }
         if points.is_empty() {
-            return Err(format!("gemm of {} on {} has no products in {kind}", found.from, self.library.system));
+            return Err(format!("gemm of {} on {} has no products in {kind}", found.from, self.tables.system));
         }
         let mut sorted = [BTreeSet::new(), BTreeSet::new()];
         points.keys().for_each(|&(n, k)| {
@@ -108,7 +108,7 @@ impl<'a> Products<'a> {
         let sizes = sizes.collect();
         if lowered > 0 {
             let all = table.rows_where(&[], &[("gemm_dtype", kind)]).count();
-            self.library.note(format!(
+            self.tables.note(format!(
                 "{kind} products: {:.1} % of the times are lowered by more than a tenth, to that of more tokens",
                 100.0 * lowered as f64 / all as f64
             ));

@@ -2,7 +2,7 @@
 
 use super::attention::Attention;
 use super::curve::{Curve, Grid};
-use super::library::{Library, Missing};
+use super::table_set::{Missing, TableSet};
 use super::terms::{Sum, kind};
 use crate::models::ModelShape;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ pub(super) fn add(
     let inputs = (parameters / hidden / f64::from(sum.setup.tensor_parallel) - values).max(1.0).round();
     sum.product(count, kind, inputs, hidden)?;
     sum.product(count, kind, hidden, values)?;
-    let (decode, prompts) = read(sum.library, shape.hidden, here)?;
+    let (decode, prompts) = read(sum.tables, shape.hidden, here)?;
     // Tokens beyond one of each request run in the kernels of prompts.
     let least = prompts.sizes().next().map_or(0.0, |n| prompts.at(n));
     sum.term(count, 1.0, Curve::sampled(prompts.sizes(), |n| (prompts.at(n) - least - decode.at(n)).max(0.0)).rising());
@@ -47,11 +47,11 @@ pub(super) fn add(
 }
 
 /// Seconds by requests that have one new token each, and by the tokens of one prompt. A layer's kernels are added.
-fn read(library: &Library, width: u32, heads: u32) -> Result<(Curve, Curve), Missing> {
+fn read(tables: &TableSet, width: u32, heads: u32) -> Result<(Curve, Curve), Missing> {
     let columns = ["batch_size", "seq_len", "d_model", "num_v_heads"];
     let words = ["phase", "kernel_source"];
     let what = format!("gated delta net, {width} wide, with {heads} heads");
-    library.first(("linear_attention", "gdn"), library.engine, (&columns, &words), &what, |table| {
+    tables.first(("linear_attention", "gdn"), tables.engine, (&columns, &words), &what, |table| {
         let shape = [("d_model", i64::from(width)), ("num_v_heads", i64::from(heads))];
         let summed = |phase: &str, size: &str, one: Option<&str>| {
             let mut kernels: BTreeMap<i64, BTreeMap<String, f64>> = BTreeMap::new();

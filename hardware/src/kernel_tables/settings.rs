@@ -1,14 +1,13 @@
 //! The setting `kernels`: pass times that are summed from the kernel times of an installed package.
 
-use super::library::Library;
 use super::package::{Package, SYSTEMS, TESTED};
 use super::pass::{KernelPass, Provenance};
 use super::sum::sum;
+use super::table_set::TableSet;
 use super::terms::Setup;
 use crate::bad::{BadLatency, bad};
 use crate::floors::floors;
-use crate::gpus::GpuChoice;
-use crate::gpus::GpuName;
+use crate::gpus::{GpuChoice, GpuName};
 use crate::models::ModelChoice;
 use crate::roofline::RooflineSpec;
 use serde::{Deserialize, Serialize};
@@ -165,12 +164,12 @@ impl KernelsSpec {
             bad("gpu", format!("{name} has no measured kernels; there are {}", known.join(", ")))
         })?;
         let package = Package::find(self.package.as_deref()).map_err(|why| bad("package", why))?;
-        let library = Library::new(&package, system, self.engine.folder());
+        let tables = TableSet::new(&package, system, self.engine.folder());
         if package.version.as_deref() != Some(TESTED) {
-            library.note(format!("{}, not the version that was compared with servers", package.title()));
+            tables.note(format!("{}, not the version that was compared with servers", package.title()));
         }
         if name == "gh200" {
-            library.note("the package has no GH200: kernels of an H100, whose bandwidth is 84 % of it".to_owned());
+            tables.note("the package has no GH200: kernels of an H100, whose bandwidth is 84 % of it".to_owned());
         }
         let floors = floors(&roofline.gpu, &gpu);
         let setup = Setup {
@@ -180,11 +179,11 @@ impl KernelsSpec {
             gpu: &gpu,
             floors,
         };
-        let pass = sum(&library, &shape, setup).map_err(|why| {
+        let pass = sum(&tables, &shape, setup).map_err(|why| {
             let key = if package.systems().iter().any(|s| s == system) { "model" } else { "gpu" };
             bad(key, why)
         })?;
         let source = format!("kernels of {} on {system}, {}", self.engine, package.title());
-        Ok(Arc::new((pass, Provenance { source, notes: library.notes() })))
+        Ok(Arc::new((pass, Provenance { source, notes: tables.notes() })))
     }
 }

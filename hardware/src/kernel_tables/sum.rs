@@ -4,10 +4,10 @@ use super::attention::{self, Heads};
 use super::curve::{Curve, Grid};
 use super::experts::{self, Block};
 use super::latent;
-use super::library::{Library, Missing};
 use super::pass::KernelPass;
 use super::products::{BF16, Products};
 use super::recurrent;
+use super::table_set::{Missing, TableSet};
 use super::terms::{Setup, Sum, Term, kind};
 use crate::floors::{self, SMALL_KERNELS};
 use crate::models::{Attention, FeedForward, LayerGroup, ModelShape};
@@ -21,10 +21,10 @@ const SMALL_KERNELS_LATENT: f64 = 3.0;
 ///
 /// # Errors
 /// A kernel's shape was not measured; the text names it.
-pub(super) fn sum(library: &Library, shape: &ModelShape, setup: Setup) -> Result<KernelPass, Missing> {
+pub(super) fn sum(tables: &TableSet, shape: &ModelShape, setup: Setup) -> Result<KernelPass, Missing> {
     let mut sum = Sum {
-        library,
-        products: Products::new(library),
+        tables,
+        products: Products::new(tables),
         setup,
         shape,
         terms: Vec::new(),
@@ -50,7 +50,7 @@ pub(super) fn sum(library: &Library, shape: &ModelShape, setup: Setup) -> Result
     }
     let vocab = (f64::from(shape.vocab) / f64::from(setup.tensor_parallel)).ceil();
     if shape.bits.head < 15.0 {
-        library.note(format!("the output head of {} bits: as of 16 bits", shape.bits.head));
+        tables.note(format!("the output head of {} bits: as of 16 bits", shape.bits.head));
     }
     let curve = sum.products.curve(BF16, vocab, hidden)?;
     sum.head.push(Term { count: 1.0, size: 1.0, curve });
@@ -77,7 +77,7 @@ impl Sum<'_> {
                 self.product(count, kind, (queries + keys) * dim, input.map_or(hidden, f64::from))?;
                 self.product(count, kind, hidden, f64::from(heads) * dim)?;
                 let heads = Heads { heads, kv_heads, dim: head_dim, window, fp8: bits.kv <= 8.0 };
-                let times = attention::read(self.library, heads)?;
+                let times = attention::read(self.tables, heads)?;
                 self.attend(count, times, window);
                 self.reduce(count)
             }
@@ -117,9 +117,9 @@ impl Sum<'_> {
                 let n = self.setup.tensor_parallel;
                 let (split, spread) = if self.setup.expert_parallel { (1, n) } else { (n, 1) };
                 let width = latent.unwrap_or(self.shape.hidden);
-                let kinds = experts::kinds(self.library, bits.experts, bits.expert_activations, self.setup.blocks);
+                let kinds = experts::kinds(self.tables, bits.experts, bits.expert_activations, self.setup.blocks);
                 let block = Block { width, inner: intermediate, total, active, split, spread };
-                let curve = experts::curve(self.library, &kinds, block)?;
+                let curve = experts::curve(self.tables, &kinds, block)?;
                 self.term(count, 1.0, curve);
                 self.reduce(count)
             }

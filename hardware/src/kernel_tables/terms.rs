@@ -3,8 +3,8 @@
 use super::all_reduces;
 use super::attention;
 use super::curve::{Curve, Grid};
-use super::library::{Library, Missing};
 use super::products::{BF16, FP8, FP8_BLOCK, NVFP4, Products};
+use super::table_set::{Missing, TableSet};
 use crate::floors::Floors;
 use crate::gpus::Gpu;
 use crate::models::ModelShape;
@@ -29,7 +29,7 @@ pub(super) struct Term {
 
 /// The kernels of a pass, as they are collected.
 pub(super) struct Sum<'a> {
-    pub(super) library: &'a Library<'a>,
+    pub(super) tables: &'a TableSet<'a>,
     pub(super) products: Products<'a>,
     pub(super) setup: Setup<'a>,
     pub(super) shape: &'a ModelShape,
@@ -84,7 +84,7 @@ impl Sum<'_> {
     /// Adds `count` all-reduces of a token's hidden state.
     pub(super) fn reduce(&mut self, count: f64) -> Result<(), Missing> {
         if self.setup.tensor_parallel > 1 && count > 0.0 {
-            let curve = all_reduces::curve(self.library, self.setup.tensor_parallel)?;
+            let curve = all_reduces::curve(self.tables, self.setup.tensor_parallel)?;
             self.term(count, f64::from(self.shape.hidden), curve);
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::rc::Rc;
 pub(super) type Missing = String;
 
 /// The tables of one system for one engine.
-pub(super) struct Library<'a> {
+pub(super) struct TableSet<'a> {
     package: &'a Package,
     pub(super) system: &'static str,
     pub(super) engine: &'static str,
@@ -28,9 +28,9 @@ pub(super) struct Found {
     pub(super) from: String,
 }
 
-impl<'a> Library<'a> {
-    pub(super) fn new(package: &'a Package, system: &'static str, engine: &'static str) -> Library<'a> {
-        Library { package, system, engine, files: package.tables(system), notes: RefCell::default() }
+impl<'a> TableSet<'a> {
+    pub(super) fn new(package: &'a Package, system: &'static str, engine: &'static str) -> TableSet<'a> {
+        TableSet { package, system, engine, files: package.tables(system), notes: RefCell::default() }
     }
 
     /// Notes something that was repaired, held or borrowed, once.
