@@ -18,7 +18,7 @@ fn the_hash_is_the_state_of_the_page() {
     for id in ["speedup", "step_s"] {
         assert_eq!(shown(id), checked[0][id].as_f64().unwrap(), "{id}");
     }
-    assert!(text_of(&opened.dom, "headline").starts_with("Drafting 3 tokens pays: "), "{}", opened.dom);
+    assert!(text_of(&opened.dom, "headline").starts_with("Drafting 3 tokens pays: 2."), "{}", opened.dom);
     // The page drew at least 3 curves, a map with one field for each draft length and batch size, and a table of at
     // least 30 rows.
     for (part, least) in [("<path", 3), ("class=\"cell\"", 16 * 30), ("<tr>", 30)] {
