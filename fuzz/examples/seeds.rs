@@ -3,14 +3,16 @@
 //!
 //!     cargo run --release -p foretoken-fuzz --features live --example seeds
 
-use foretoken_hardware::LatencySpec;
 use foretoken_live::serve::tape::{Head as TapeHead, Tail, TapeEnding, TapeWriter};
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Kind, ProbedPass, Range, Role, Shape};
-use foretoken_recordings::llama_cpp::{Reported, Totals};
-use foretoken_recordings::recording::{Asked, Ended, Ending, Event, Head, RecordingWriter, Sample, Server, Tokens};
 use foretoken_run::cells::play;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_servers::recordings::llama_cpp::{Reported, Totals};
+use foretoken_servers::recordings::recording::{
+    Asked, Ended, Ending, Event, Head, RecordingWriter, Sample, Server, Tokens,
+};
 use foretoken_sim::live::{Mark, MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Coefficients, ContextReads, HostLaw, PassShape, Request, Time, Workload};
 use foretoken_traces::truth::TruthTable;
@@ -131,7 +133,7 @@ fn truth() -> Done {
     let text = std::fs::read(seed("truth-table", "measured"))?;
     let end = text.iter().position(|&b| b == b'\n').ok_or("a line of JSON")?;
     let kind = foretoken_traces::truth::KIND;
-    let mut file = foretoken_intact::frames::Writer::begin(Vec::new(), kind)?;
+    let mut file = foretoken_report::intact::frames::Writer::begin(Vec::new(), kind)?;
     file.frame(&text[..end])?;
     file.frame(&zstd::encode_all(&text[end + 1..], 1)?)?;
     let table = TruthTable::parse(Path::new("measured"), file.into_inner().as_slice())?;

@@ -1,7 +1,7 @@
 //! Fuzzes the reader of CSV tables of measured throughputs and latencies, which `foretoken calibrate` fits.
 
 use crate::said;
-use foretoken_calibrate::table::read;
+use foretoken_servers::calibrate::table::read;
 
 /// Reads `data` as a table for `foretoken calibrate TABLE.csv`. If the table is accepted, all its numbers must be
 /// finite.

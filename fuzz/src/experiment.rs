@@ -4,9 +4,9 @@
 use crate::said;
 use foretoken_run::decide::decisions;
 use foretoken_run::plan::Plan;
-use foretoken_spec::document::{Document, Path};
-use foretoken_spec::experiment::Experiment;
-use foretoken_spec::problem::Result;
+use foretoken_run::spec::document::{Document, Path};
+use foretoken_run::spec::experiment::Experiment;
+use foretoken_run::spec::problem::Result;
 use std::path::Path as FilePath;
 
 const FILE: &str = "experiment.toml";

@@ -3,8 +3,8 @@
 //! with the reader that detects the format. Every error must name the file and have a hint.
 
 use crate::said;
-use foretoken_recordings::Unread;
-use foretoken_recordings::foreign as readers;
+use foretoken_servers::recordings::Unread;
+use foretoken_servers::recordings::foreign as readers;
 use std::fmt::Debug;
 use std::path::Path;
 

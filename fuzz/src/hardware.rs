@@ -2,9 +2,9 @@
 //! device).
 
 use crate::said;
-use foretoken_hardware::models::{ModelChoice, ModelShape};
-use foretoken_hardware::{LatencySpec, RooflineSpec, config};
 use foretoken_profiler::Profile;
+use foretoken_profiler::hardware::models::{ModelChoice, ModelShape};
+use foretoken_profiler::hardware::{LatencySpec, RooflineSpec, config};
 use foretoken_run::profiled::{Either, read_either};
 use foretoken_sim::PassShape;
 

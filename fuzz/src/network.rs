@@ -1,12 +1,12 @@
 //! Fuzzes the readers of what clients and servers send.
 
 use crate::said;
-use foretoken_observer::{parse_jsonl, read_stream, samples};
-use foretoken_recordings::metrics::Metrics;
-use foretoken_recordings::recording::{Ended, Event, Head, Recording, Tokens};
-use foretoken_server::{Form, Limits, Reading, read};
+use foretoken_run::spec::observe::Send;
+use foretoken_servers::observe::{parse_jsonl, read_stream, samples};
+use foretoken_servers::recordings::metrics::Metrics;
+use foretoken_servers::recordings::recording::{Ended, Event, Head, Recording, Tokens};
+use foretoken_servers::serve::{Form, Limits, Reading, read};
 use foretoken_sim::Time;
-use foretoken_spec::observe::Send;
 use futures_util::stream;
 use std::path::Path;
 use std::pin::pin;

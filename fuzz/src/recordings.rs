@@ -3,10 +3,10 @@
 
 use crate::framed::repaired;
 use crate::said;
-use foretoken_recordings::findings::findings;
-use foretoken_recordings::recording::{KIND, parse_recording};
-use foretoken_recordings::run::ObservedRun;
-use foretoken_recordings::step_log::LoggedStep;
+use foretoken_servers::recordings::findings::findings;
+use foretoken_servers::recordings::recording::{KIND, parse_recording};
+use foretoken_servers::recordings::run::ObservedRun;
+use foretoken_servers::recordings::step_log::LoggedStep;
 use std::path::Path;
 
 /// Reads a recording of a server's run twice: first the bytes as they are, then with repaired checksums. The answers,

@@ -1,7 +1,7 @@
 //! Fuzzes the readers of the files in a results folder.
 
 use crate::said;
-use foretoken_intact::seal::{Syntax, seal};
+use foretoken_report::intact::seal::{Syntax, seal};
 use foretoken_run::cells::{Manifest, Stored};
 use std::path::Path;
 

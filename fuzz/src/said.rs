@@ -1,7 +1,7 @@
 //! The checks that fuzz targets make on results and on error messages.
 
-use foretoken_recordings::Unread;
-use foretoken_spec::problem::Problem;
+use foretoken_run::spec::problem::Problem;
+use foretoken_servers::recordings::Unread;
 use foretoken_traces::TraceError;
 use std::fmt::Debug;
 

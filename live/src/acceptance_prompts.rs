@@ -2,7 +2,7 @@
 //! generator for, or the lines of a file.
 
 use crate::tokens::Tokens;
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_traces::text::{Family, document, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
@@ -108,7 +108,7 @@ fn lines(asked: &PromptsRequest, path: &Path, tokens: &Tokens) -> Result<Prompts
             format!("--prompt-len {len} belongs to the generated families, and {} has its own prompts", path.display());
         return Err(Problem::bad_input(message).help("leave it out, or give --prompts families"));
     }
-    let text = foretoken_spec::text::read(path).map_err(|e| {
+    let text = foretoken_run::spec::text::read(path).map_err(|e| {
         Problem::bad_input(format!("--prompts: {e}"))
             .help("give `families`, or a file with one JSON object a line: {\"prompt\": \"...\", \"family\": \"...\"}")
     })?;

@@ -3,15 +3,15 @@
 
 use crate::learned::Learned;
 use crate::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
-use foretoken_calibrate::held_out::HeldOutRun;
-use foretoken_calibrate::kept::Input;
-use foretoken_calibrate::live::{LiveCalibration, LiveFound};
-use foretoken_calibrate::verdict::Verdict;
-use foretoken_hardware::LatencySpec;
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_profiler::{ProbedPass, Served};
 use foretoken_run::cells::{Manifest, TAPES, digest};
+use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_servers::calibrate::held_out::HeldOutRun;
+use foretoken_servers::calibrate::kept::Input;
+use foretoken_servers::calibrate::live::{LiveCalibration, LiveFound};
+use foretoken_servers::calibrate::verdict::Verdict;
 use foretoken_sim::Pair;
-use foretoken_spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
 /// A live run with its timed passes.

@@ -3,7 +3,7 @@
 use foretoken_kernels::cuda::{Cuda, CudaError};
 use foretoken_kernels::{CudaDevice, doctor};
 use foretoken_profiler::DeviceInfo;
-use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_run::spec::problem::{Exit, Problem, Result};
 
 /// Opens the GPU with number `index`.
 ///

@@ -4,7 +4,7 @@
 //! cover only the shapes that were served.
 
 use crate::serve::tape::{Pass, Tape, passes, span};
-use foretoken_hardware::LatencySpec;
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_profiler::{
     CALIBRATED_VERSION, Calibrated, CalibratedModel, FitError, ProbedPass, Role, Served, ServedPass,
 };

@@ -7,7 +7,7 @@
 // Replaces std's `eprintln!` by a macro that escapes control characters. Messages contain names of files, keys and
 // labels, and control characters in them could otherwise control the terminal.
 #[macro_use(eprintln)]
-extern crate foretoken_spec;
+extern crate foretoken_run;
 
 pub mod acceptance_prompts;
 pub mod calibrate_runs;

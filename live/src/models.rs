@@ -1,10 +1,10 @@
 //! Finds a model by its name, which is a preset or a Hugging Face folder. The caller chooses between the model's own
 //! weights and random ones; most presets have no weights.
 
-use foretoken_hardware::models::catalog;
 use foretoken_kernels::model::{LlamaShape, SHIPPED, preset, read_config};
 use foretoken_kernels::weights::{Checkpoint, Dtype, RandomWeights, TensorData, Weights};
-use foretoken_spec::problem::{Problem, Result, nearest};
+use foretoken_profiler::hardware::models::catalog;
+use foretoken_run::spec::problem::{Problem, Result, nearest};
 use std::path::Path;
 
 /// A model that was found, before it is loaded onto a device.

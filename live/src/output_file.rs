@@ -2,7 +2,7 @@
 //! be made at its path.
 
 use foretoken_report::Staged;
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::{Problem, Result};
 use std::path::Path;
 
 /// Returns an error if the folder of `path` does not exist, or if the file exists and `overwrite` is false. `what` is

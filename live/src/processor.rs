@@ -4,8 +4,8 @@
 use foretoken_kernels::cpu::speed::Speed;
 use foretoken_kernels::cpu::{Cpu, Level};
 use foretoken_run::machine;
-use foretoken_spec::live::Instructions;
-use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_run::spec::live::Instructions;
+use foretoken_run::spec::problem::{Exit, Problem, Result};
 
 /// Opens the CPU. `threads` is the number of threads (`None`: one per core). `instructions` are the vector instructions
 /// (`None`: the best that the processor has).

@@ -14,10 +14,10 @@ use foretoken_profiler::{
     CpuTime, Density, MeasureError, Partial, PartialError, Profile, Setup, Until, Visit, measure,
 };
 use foretoken_run::bar::Bar;
+use foretoken_run::spec::live::{self, Instructions};
+use foretoken_run::spec::problem::{Exit, Problem, Result};
 use foretoken_run::work::Work;
 use foretoken_sim::Pair;
-use foretoken_spec::live::{self, Instructions};
-use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Converts text to tokens with the tokenizer of a checkpoint. If the checkpoint has none, each byte is a token.
 
 use crate::models::{AnyWeights, Model};
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::{Problem, Result};
 use serde_json::Value;
 use std::path::Path;
 use tokenizers::Tokenizer;

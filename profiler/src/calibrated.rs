@@ -2,10 +2,10 @@
 //! an observed server or to the passes of live runs (runs of real models). A measured profile, in contrast, is fitted
 //! to passes that were timed one by one.
 
+use crate::hardware::LatencySpec;
 use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
-use foretoken_hardware::LatencySpec;
-use foretoken_intact::seal::{self, Syntax};
+use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw};
 use serde::{Deserialize, Serialize};
 

@@ -9,6 +9,7 @@ mod assess;
 mod busy;
 mod calibrated;
 mod fit;
+pub mod hardware;
 mod linear;
 mod measure;
 mod modelled;

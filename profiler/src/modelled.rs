@@ -47,7 +47,7 @@ pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foretoken_hardware::LatencySpec;
+    use crate::hardware::LatencySpec;
     use foretoken_sim::Linear;
 
     #[test]
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_truth_that_is_not_linear_is_fitted_and_not_trusted() {
-        let roofline: foretoken_hardware::RooflineSpec =
+        let roofline: crate::hardware::RooflineSpec =
             serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b", "floors": false}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
         // The latency model is the roofline of a 7B model. In the fit, δ is mostly the time to read the weights, about
@@ -74,7 +74,7 @@ mod tests {
         // A pass of more than about 90 tokens takes longer to compute than to read the weights. A linear formula cannot
         // follow this bend. The fit reports its errors and is not trusted.
         assert!(!fit.trusted && (0.05..0.15).contains(&fit.mean_error), "{fit:?}");
-        let jagged = foretoken_hardware::StaircaseSpec {
+        let jagged = crate::hardware::StaircaseSpec {
             steps: vec![(1, 1e-3), (64, 20e-3), (512, 25e-3)],
             alpha_s: 0.0,
             tail_gamma_s: 0.0,

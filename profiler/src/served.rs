@@ -4,10 +4,10 @@
 
 use crate::assess::{INTERRUPTED, median};
 use crate::fit::{FitError, Sample};
+use crate::hardware::MeasuredSpec;
 use crate::linear::fit_linear;
 use crate::profile::Range;
 use crate::table::fit_counted;
-use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 

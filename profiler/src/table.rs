@@ -5,8 +5,8 @@
 //! rises to 1 within the interval, and stays 1. If all coefficients are at least 0, the function never falls. Fitting
 //! the whole table is therefore one problem of non-negative least squares, on relative errors as in the linear fit.
 
+use crate::hardware::MeasuredSpec;
 use crate::nnls::nnls;
-use foretoken_hardware::MeasuredSpec;
 use foretoken_sim::PassShape;
 use nalgebra::{DMatrix, DVector};
 

@@ -1,7 +1,7 @@
 //! Converts errors of this program to Python exceptions.
 
 use foretoken_run::guard::Raised;
-use foretoken_spec::problem::{Exit, Problem};
+use foretoken_run::spec::problem::{Exit, Problem};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::PyTraceback;

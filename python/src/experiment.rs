@@ -2,11 +2,11 @@
 //! of the results folder; the Python package reads the results from this folder.
 
 use crate::work::{pool, work};
-use foretoken_capacity::fleet::plan::load as load_fleet;
-use foretoken_capacity::fleet::run::complete as complete_fleet;
-use foretoken_capacity::fleet::shards as fleet_shards;
-use foretoken_capacity::plan::load as load_capacity;
-use foretoken_capacity::run::complete as complete_capacity;
+use foretoken_run::capacity::fleet::plan::load as load_fleet;
+use foretoken_run::capacity::fleet::run::complete as complete_fleet;
+use foretoken_run::capacity::fleet::shards as fleet_shards;
+use foretoken_run::capacity::plan::load as load_capacity;
+use foretoken_run::capacity::run::complete as complete_capacity;
 use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard};
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
@@ -14,8 +14,8 @@ use foretoken_run::load::parse_document;
 use foretoken_run::merge::{self, Merged, Ran};
 use foretoken_run::plan::Plan;
 use foretoken_run::report as pages;
-use foretoken_spec::document::Document;
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_run::spec::document::Document;
+use foretoken_run::spec::problem::{Problem, Result};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};

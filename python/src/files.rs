@@ -2,8 +2,8 @@
 
 use crate::errors;
 use foretoken_run::profiled::{Costs, costs_of};
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::{Coefficients, PassShape};
-use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::TraceError;
 use foretoken_traces::truth::TruthTable;
 use pyo3::exceptions::PyValueError;
@@ -20,7 +20,7 @@ impl Profile {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Profile> {
         let read = || -> Result<Costs> {
-            let text = foretoken_spec::text::read(&path).map_err(|e| {
+            let text = foretoken_run::spec::text::read(&path).map_err(|e| {
                 Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes one")
             })?;
             costs_of(&path.display().to_string(), &text)
@@ -67,7 +67,7 @@ impl Profile {
 }
 
 impl Profile {
-    fn of(&self, model: &str) -> PyResult<&(foretoken_hardware::LatencySpec, Coefficients)> {
+    fn of(&self, model: &str) -> PyResult<&(foretoken_profiler::hardware::LatencySpec, Coefficients)> {
         match model {
             "target" => Ok(&self.0.models[0]),
             "draft" => Ok(&self.0.models[1]),

@@ -14,7 +14,7 @@ mod tree;
 mod views;
 mod work;
 
-use foretoken_spec::problem::Problem;
+use foretoken_run::spec::problem::Problem;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 

@@ -3,8 +3,8 @@
 use crate::errors;
 use foretoken_run::guard::guarded;
 use foretoken_run::machine;
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::work::Work;
-use foretoken_spec::problem::{Problem, Result};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::mpsc::{RecvTimeoutError, channel};

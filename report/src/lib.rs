@@ -11,6 +11,7 @@ mod figures;
 mod fixtures;
 mod fleet;
 pub mod html;
+pub mod intact;
 mod mark;
 mod model;
 mod number;

@@ -8,8 +8,8 @@ use foretoken_run::compare::PolicyResult;
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
 use foretoken_run::plan::Plan;
+use foretoken_run::spec::problem::Result;
 use foretoken_run::work::Work;
-use foretoken_spec::problem::Result;
 use std::path::Path;
 
 fn main() -> Result<()> {

@@ -1,10 +1,10 @@
 //! What policies believe about costs (pass times): a linear model of draft and target passes, and the pass times that
 //! policies may measure before serving starts. The settings `belief.*` of an experiment can make both wrong on purpose.
 
+use crate::spec::experiment::{BeliefSpec, Hardware, Tables};
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::{Belief, PassTimes};
 use foretoken_sim::{Coefficients, ContextReads, Draws, LatencyModel, Luck, PassShape, Stream};
-use foretoken_spec::experiment::{BeliefSpec, Hardware, Tables};
-use foretoken_spec::problem::{Problem, Result};
 use rand_distr::{Distribution, LogNormal};
 
 /// What policies are given about the costs of passes in one run: a linear model, and measured pass times. The random

@@ -3,8 +3,8 @@
 
 use crate::plan::Plan;
 use crate::setting::Setting;
+use crate::spec::problem::Result;
 use foretoken_policies::PolicySpec;
-use foretoken_spec::problem::Result;
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;

@@ -6,9 +6,9 @@
 //! with the queue, and 90 % of the requests of autoregressive decoding meet it at every load.
 
 use crate::plan::{Plan, choice, picks};
-use foretoken_spec::document::{Choice, Path};
-use foretoken_spec::experiment::Reference;
-use foretoken_spec::problem::{Result, nearest};
+use crate::spec::document::{Choice, Path};
+use crate::spec::experiment::Reference;
+use crate::spec::problem::{Result, nearest};
 
 /// Checks the table `slo.reference.at`, which gives the swept values of the autoregressive run whose P90 TPOT times a
 /// factor is the TPOT bound: every setting that it names must be swept, and the sweep must take the given value.

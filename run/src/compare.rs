@@ -10,10 +10,10 @@ use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use crate::scaled::ScaledResult;
+use crate::spec::document::Choice;
 use foretoken_report::{Cell, Mark, Why};
 use foretoken_sim::metrics::{Interval, Overload, Quantiles, Range, RatioInterval, Slo};
 use foretoken_sim::{DraftKv, Summary};
-use foretoken_spec::document::Choice;
 use serde::Serialize;
 
 /// The comparison of all policies of an experiment, with all numbers that the table and `--format json` show.

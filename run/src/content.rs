@@ -2,11 +2,11 @@
 //! recorded or calibrated on the trace that gives the lengths.
 
 use crate::plan::Variant;
+use crate::spec::document::Path;
+use crate::spec::experiment::Experiment;
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::acceptance::Rates;
-use foretoken_spec::document::Path;
-use foretoken_spec::experiment::Experiment;
-use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 
 /// A note that the request lengths come from a real trace, but the acceptance rates are assumed. `None` if the lengths

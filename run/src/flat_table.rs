@@ -2,8 +2,8 @@
 //! programs, Markdown and LaTeX for papers. The numbers come from `report.json` in the results folder.
 
 use crate::complete::kept_report;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Mark, Marked, fixed};
-use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;

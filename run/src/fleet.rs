@@ -4,14 +4,14 @@
 use crate::load::is_autoregressive;
 use crate::plan::Variant;
 use crate::server::Server;
+use crate::spec::document::Path;
+use crate::spec::fleet::FleetSpec;
+use crate::spec::problem::Result;
 use crate::split::Common;
 use foretoken_fleet::{EngineLimits, Fleet, FleetRun, Growing, Role, RouterContext, SplitFleet, Splitting};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::luck::{Luck, Stream};
 use foretoken_sim::{Arrivals, EngineConfig, Patience, Replica, Simulation, Speculation, Workload};
-use foretoken_spec::document::Path;
-use foretoken_spec::fleet::FleetSpec;
-use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 

@@ -1,6 +1,6 @@
 //! Turns a panic in a run into an error, so that a mistake in one policy makes one run fail and not the whole program.
 
-use foretoken_spec::problem::{Problem, Result};
+use crate::spec::problem::{Problem, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,7 +34,7 @@ fn problem(policy: &str, thrown: &(dyn Any + Send)) -> Box<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foretoken_spec::problem::Exit;
+    use crate::spec::problem::Exit;
     use std::panic::resume_unwind;
 
     #[test]

@@ -7,10 +7,10 @@
 //! 59 % of the throughput at three of them.
 
 use crate::plan::{Plan, Variant};
+use crate::spec::document::Path;
+use crate::spec::problem::Result;
 use foretoken_sim::HostLaw;
 use foretoken_sim::host::{SpeculatingSeconds, WithoutGraph};
-use foretoken_spec::document::Path;
-use foretoken_spec::problem::Result;
 use serde::{Deserialize, Serialize};
 
 /// The server whose host time (scheduler, Python, kernel launches) [`measured`] returns.

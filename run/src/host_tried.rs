@@ -5,10 +5,10 @@ use crate::cells::{Advised, play, swept};
 use crate::host_band::{HostBand, SOURCE, Tried, is_left_out, leaves_out, measured};
 use crate::plan::{Plan, Variant};
 use crate::setting::Setting;
+use crate::spec::document::Path;
+use crate::spec::problem::Result;
 use foretoken_policies::PolicySpec;
 use foretoken_report::words;
-use foretoken_spec::document::Path;
-use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
 /// With more variants than this, only the first one is simulated with host time.

@@ -4,7 +4,7 @@
 //! the second signal ends the program at once. If no work holds a watch, the first signal ends the program. The program
 //! installs the signal handler; this file has no global state.
 
-use foretoken_spec::problem::{Exit, Problem, Result};
+use crate::spec::problem::{Exit, Problem, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -5,7 +5,7 @@ use crate::cells::{Assembled, Folder, Speed, assemble};
 use crate::complete::keep_report;
 use crate::plan::Plan;
 use crate::report;
-use foretoken_spec::problem::Result;
+use crate::spec::problem::Result;
 use std::path::PathBuf;
 
 /// The live or observed runs whose results are to be written.

@@ -3,16 +3,19 @@
 //! stopped can be resumed ([`cells`]). The results are compared ([`compare`]) and written into a folder ([`complete`]).
 //! The program `foretoken` prints the results. Other programs can run experiments too (`examples/quickstart.rs`).
 
-// This macro `eprintln!` replaces std's. It escapes control characters, because the printed messages contain names of
-// files, keys and labels that the user chose.
-#[macro_use(eprintln)]
-extern crate foretoken_spec;
+/// Prints progress and diagnostics on stderr, in place of the standard macro. Characters that could steer a terminal
+/// are escaped, because messages quote names of files, keys and labels that the user chose.
+#[macro_export]
+macro_rules! eprintln {
+    ($($words:tt)*) => { ::std::eprintln!("{}", $crate::spec::shown::escape(&format!($($words)*))) };
+}
 
 pub mod arena;
 pub mod bar;
 pub mod believed;
 pub mod bench;
 mod bound;
+pub mod capacity;
 pub mod cells;
 pub mod compare;
 pub mod complete;
@@ -49,6 +52,7 @@ pub mod scaled;
 pub mod scope;
 pub mod server;
 pub mod setting;
+pub mod spec;
 mod split;
 pub mod table;
 pub mod vllm_table;

@@ -1,7 +1,7 @@
 //! Finds the path, on this machine, of a file that an experiment names.
 
-use foretoken_spec::document::Document;
-use foretoken_spec::problem::{Problem, Result};
+use crate::spec::document::Document;
+use crate::spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
 /// The path `given` in the experiment, with each `${NAME}` replaced by the value of the environment variable `NAME`.

@@ -1,7 +1,7 @@
 //! The machine's processor, and the number of threads to start.
 
+use crate::spec::problem::{Problem, Result};
 use foretoken_profiler::DeviceInfo;
-use foretoken_spec::problem::{Problem, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Describes the machine's processor, for a profile of pass times. `threads` is the number of threads in use.

@@ -7,9 +7,9 @@ use crate::cells::{
 use crate::complete::{Complete, How, Made, put_together};
 use crate::plan::Plan;
 use crate::report;
+use crate::spec::problem::{Exit, Problem, Result};
 use crate::work::Work;
 use foretoken_report::plain_table;
-use foretoken_spec::problem::{Exit, Problem, Result};
 use rayon::ThreadPool;
 use serde::Serialize;
 use std::fmt::Write;

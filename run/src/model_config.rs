@@ -4,11 +4,11 @@
 //! not need the file.
 
 use crate::locate::locate;
-use foretoken_hardware::config::{self, ReadConfig};
-use foretoken_hardware::models::{ConfigFile, ModelShape};
-use foretoken_spec::document::{Document, Path, Step};
-use foretoken_spec::problem::Result;
-use foretoken_spec::text;
+use crate::spec::document::{Document, Path, Step};
+use crate::spec::problem::Result;
+use crate::spec::text;
+use foretoken_profiler::hardware::config::{self, ReadConfig};
+use foretoken_profiler::hardware::models::{ConfigFile, ModelShape};
 use std::path::Path as FilePath;
 
 /// The file name of a model's configuration that stands for standard input.

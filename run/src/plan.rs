@@ -1,13 +1,13 @@
 //! The plan of an experiment: the checked list of all its runs. [`crate::load`] makes a plan from a file.
 
 use crate::profiled::Filled;
+use crate::spec::document::{Choice, Document, Path, Picked};
+use crate::spec::experiment::Experiment;
+use crate::spec::fleet::FleetSpec;
+use crate::spec::paper::{At, number};
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::Source;
-use foretoken_spec::document::{Choice, Document, Path, Picked};
-use foretoken_spec::experiment::Experiment;
-use foretoken_spec::fleet::FleetSpec;
-use foretoken_spec::paper::{At, number};
-use foretoken_spec::problem::{Problem, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 

@@ -5,12 +5,12 @@
 //! sees ordinary latency models and coefficients. These values are left out when the experiment is written beside its
 //! results.
 
-use foretoken_hardware::LatencySpec;
+use crate::spec::document::{Document, Path};
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw, LatencyModel, PassShape, Time};
-use foretoken_spec::document::{Document, Path};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +49,7 @@ pub fn named(document: &Document) -> Option<String> {
 /// also gives costs or noise; or the experiment's `context_reads` is not the profile's.
 pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
     let at = Path::of(PROFILE);
-    let text = foretoken_spec::text::read(file).map_err(|e| {
+    let text = crate::spec::text::read(file).map_err(|e| {
         let problem = document.problem_at(&at, format!("cannot read the profile: {e}"));
         problem.help("a relative path starts at the experiment's folder; `foretoken profile` makes a profile")
     })?;

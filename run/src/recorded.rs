@@ -1,11 +1,11 @@
 //! Reads `acceptance.source.table`, a truth table of recordings. A recording says which draft tokens for an output are
 //! right. Each request of a workload gets one recording.
 
+use crate::spec::document::Document;
+use crate::spec::problem::Result;
+use crate::spec::read::trace_problem;
 use foretoken_sim::Workload;
 use foretoken_sim::acceptance::Rates;
-use foretoken_spec::document::Document;
-use foretoken_spec::problem::Result;
-use foretoken_spec::read::trace_problem;
 use foretoken_traces::truth::TruthTable;
 
 /// Gives every request a recording (which of its draft tokens are right), if the experiment names a truth table, a file

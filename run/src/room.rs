@@ -1,10 +1,10 @@
 //! Checks, before anything large is allocated, that all runs that are in progress at the same time fit into memory.
 
 use crate::plan::Variant;
+use crate::spec::document::Path;
+use crate::spec::problem::{Problem, Result};
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{DraftKv, EngineConfig};
-use foretoken_spec::document::Path;
-use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::limits;
 
 /// Bytes that the engine reserves for each KV block: number of references 4, hash 8, links in the free queue 8, hash

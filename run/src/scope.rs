@@ -3,11 +3,11 @@
 
 use crate::cells::in_words;
 use crate::plan::{Plan, Variant};
-use foretoken_hardware::floors::floors;
-use foretoken_hardware::{LatencySpec, RooflineSpec};
+use crate::spec::experiment::{Experiment, SloSpec};
+use foretoken_profiler::hardware::floors::floors;
+use foretoken_profiler::hardware::{LatencySpec, RooflineSpec};
 use foretoken_report::Swept;
 use foretoken_sim::Drafting;
-use foretoken_spec::experiment::{Experiment, SloSpec};
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, Transform, WorkloadSpec};
 
 /// The scope line of a plan: for which models, hardware, load and bounds its results hold. In the text of the line, a
@@ -203,7 +203,7 @@ fn bounds(slo: &SloSpec) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foretoken_spec::document::Document;
+    use crate::spec::document::Document;
     use std::path::Path;
 
     fn scope_of(text: &str) -> String {

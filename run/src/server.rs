@@ -4,8 +4,11 @@
 use crate::believed::Believed;
 use crate::plan::Variant;
 use crate::profiled::LargestPass;
-use foretoken_hardware::{LatencySpec, Memory};
+use crate::spec::document::Path;
+use crate::spec::experiment::{BeliefSpec, Experiment};
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::{PolicyContext, PolicySpec, Truths};
+use foretoken_profiler::hardware::{LatencySpec, Memory};
 use foretoken_profiler::{Range, Role};
 use foretoken_sim::acceptance::constant_rate;
 use foretoken_sim::config::BadConfig;
@@ -13,9 +16,6 @@ use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, DraftDevice, DraftKv, Drafting, EngineConfig, LatencyModel, RequestTruth,
     Simulation, Speculation, TruthRow, Workload,
 };
-use foretoken_spec::document::Path;
-use foretoken_spec::experiment::{BeliefSpec, Experiment};
-use foretoken_spec::problem::{Problem, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

@@ -9,18 +9,18 @@ use crate::fleet::Replicas;
 use crate::plan::Variant;
 use crate::rejection::{Limit, limits};
 use crate::server::Server;
-use foretoken_hardware::LatencySpec;
+use crate::spec::document::Path;
+use crate::spec::experiment::SloSpec;
+use crate::spec::problem::{Problem, Result};
+use crate::spec::read::trace_problem;
 use foretoken_policies::{Belief, PolicySpec};
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_sim::config::BadConfig;
 use foretoken_sim::metrics::{Pieces, Slo};
 use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, Drafting, Ending, EngineConfig, LatencyModel, Online, Pair, PassShape,
     Patience, Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
-use foretoken_spec::document::Path;
-use foretoken_spec::experiment::SloSpec;
-use foretoken_spec::problem::{Problem, Result};
-use foretoken_spec::read::trace_problem;
 use foretoken_traces::{Built, Drawn};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

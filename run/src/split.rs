@@ -2,14 +2,14 @@
 //! of KV per token.
 
 use crate::plan::Variant;
+use crate::spec::document::Path;
+use crate::spec::experiment::Experiment;
+use crate::spec::fleet::FleetSpec;
+use crate::spec::problem::{Problem, Result};
 use foretoken_fleet::{Link, Role};
-use foretoken_hardware::models::ModelChoice;
-use foretoken_hardware::{LatencySpec, RooflineSpec};
+use foretoken_profiler::hardware::models::ModelChoice;
+use foretoken_profiler::hardware::{LatencySpec, RooflineSpec};
 use foretoken_sim::{DraftKv, DraftMethod, Version};
-use foretoken_spec::document::Path;
-use foretoken_spec::experiment::Experiment;
-use foretoken_spec::fleet::FleetSpec;
-use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeSet;
 
 /// What the prefill and decode replicas of a fleet have in common.

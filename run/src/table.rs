@@ -78,7 +78,7 @@ pub fn render(comparison: &Comparison, show_implied: bool, width: Width) -> Stri
         text.push_str(&questions::render([(comparison.name.as_str(), answer)]));
     }
     // Control characters in names and labels are escaped, because other programs may print the file with this text.
-    foretoken_spec::shown::escape(&text).into_owned()
+    crate::spec::shown::escape(&text).into_owned()
 }
 
 fn heading(c: &Comparison) -> String {

@@ -2,8 +2,8 @@
 //! is made from `report.json` in the results folder, so that it also works for resumed and merged runs.
 
 use crate::complete::kept_report;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{WORDS, Why, narrow, plain_table, table_lines};
-use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -53,7 +53,7 @@ pub fn of_folder(folder: &Path) -> Result<String> {
         text.push_str(&of_variant(variant));
     }
     text.push_str(&legend());
-    Ok(foretoken_spec::shown::escape(&text).into_owned())
+    Ok(crate::spec::shown::escape(&text).into_owned())
 }
 
 fn of_variant(v: &Variant) -> String {

@@ -1,10 +1,10 @@
 //! Takes a part of a workload (the requests of a run), and adapts workloads to live and observed runs.
 
 use crate::plan::Variant;
+use crate::spec::document::Path;
+use crate::spec::problem::Result;
+use crate::spec::prompts::Prompts;
 use foretoken_sim::{RequestId, Time, Workload};
-use foretoken_spec::document::Path;
-use foretoken_spec::problem::Result;
-use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::Family;
 use std::ops::Range;
 

@@ -275,7 +275,7 @@ class Calibration(Kind):
     name = "calibration"
 
     def commands(self, out):
-        runs = [str(REPOSITORY / f"recordings/fixtures/vllm-0.32-k{k}.obs") for k in (0, 3)]
+        runs = [str(REPOSITORY / f"servers/fixtures/vllm-0.32-k{k}.obs") for k in (0, 3)]
         return [["calibrate", *runs, "-o", out]]
 
     def resume(self, out):

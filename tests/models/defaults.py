@@ -3,8 +3,8 @@
     pip install transformers
     python defaults.py
 
-`hardware/src/config/defaults.json`: the default of each key that decides a shape, by `model_type`.
-`hardware/src/config/tests/removed.json`: for each preset of `hardware/models.json` and each of its keys, the value that
+`profiler/src/hardware/config/defaults.json`: the default of each key that decides a shape, by `model_type`.
+`profiler/src/hardware/config/tests/removed.json`: for each preset of `profiler/models.json` and each of its keys, the value that
 the class gives a file without this key, if it is not the default above (the class computes it from other keys).
 """
 
@@ -20,7 +20,7 @@ from transformers import CONFIG_MAPPING
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
 ROOT = Path(__file__).resolve().parents[2]
-CONFIG = ROOT / "hardware/src/config"
+CONFIG = ROOT / "profiler/src/hardware/config"
 # These keys say what a file is, not what its family is.
 LEFT_OUT = {"tie_word_embeddings", "dtype", "torch_dtype", "architectures", "model_type", "quantization_config",
             "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_hash_layers",
@@ -108,7 +108,7 @@ def resolved(config: dict, key: str, table: str | None):
 
 def removed(table: dict) -> dict:
     rows, keys = {}, asked() - LEFT_OUT
-    for preset in json.loads((ROOT / "hardware/models.json").read_text()):
+    for preset in json.loads((ROOT / "profiler/models.json").read_text()):
         config, found = preset["config"], {}
         places = [(None, key) for key in config] + [
             (nested, key) for nested in ("text_config",) if isinstance(config.get(nested), dict) for key in config[nested]

@@ -43,7 +43,7 @@ FITS = ["fit", "linear", "nnls", "table", "assess", "modelled"]
 PARTS = {
     "engine": (80, ["foretoken-sim"], []),
     "policies": (60, ["foretoken-policies"], []),
-    "comparisons": (40, ["foretoken-calibrate", "foretoken-compare"], []),
+    "comparisons": (40, ["foretoken-servers"], []),
     "fits": (20, ["foretoken-profiler"], [f"profiler/src/{name}.rs" for name in FITS]),
 }
 # Some mutants cannot be tried.

@@ -1,6 +1,6 @@
 """Records how many requests of a hybrid model vLLM's own KV managers hold, by the number of draft tokens.
 
-    PYTHONPATH=$PWD/tree/pip-download-*/vllm-0.33.0 python states.py ../../hardware/src/roofline/states-0.33.0.json
+    PYTHONPATH=$PWD/tree/pip-download-*/vllm-0.33.0 python states.py ../../profiler/src/hardware/roofline/states-0.33.0.json
 
 Each model is given by the sizes of its layers. vLLM's `MambaSpec` and attention specs, its planning of groups and its
 managers do the rest; the pool has 2,000 blocks. No tensor is made, so neither torch nor the packages around it need to

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits hardware/floors.json to the kernel times of aiconfigurator-core: floors.py [--data FOLDER] [--out FILE]
+"""Fits profiler/floors.json to the kernel times of aiconfigurator-core: floors.py [--data FOLDER] [--out FILE]
 
 A kernel's time is a floor, and the times of moving and of computing, joined as the root of the sum of their squares or
 as their sum (the better fit of both). The fit minimises relative errors over the package's kernel tables. Servers'

@@ -1,13 +1,13 @@
-//! Model shapes by name. The sizes come from the presets of the crate `foretoken-hardware`. Values that these presets
+//! Model shapes by name. The sizes come from the presets of `foretoken_profiler::hardware`. Values that these presets
 //! do not have come from the published `config.json` files. The shapes of the target and draft that ship with this
 //! crate come from their own files.
 
 use super::config::parse_config;
 use super::{LlamaShape, RopeScaling};
-use foretoken_hardware::models;
+use foretoken_profiler::hardware::models;
 use std::path::Path;
 
-pub use foretoken_hardware::models::SHIPPED;
+pub use foretoken_profiler::hardware::models::SHIPPED;
 
 const CONFIGS: [&[u8]; 2] =
     [include_bytes!("../../pair/target/config.json"), include_bytes!("../../pair/draft/config.json")];

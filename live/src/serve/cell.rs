@@ -4,13 +4,13 @@ use super::machine::{Job, Machine, Served};
 use super::monitor::Monitor;
 use super::recorder::LiveRecorder;
 use super::tape::{Head, Tail, TapeEnding};
-use foretoken_compare::live_runs::HostTimes;
 use foretoken_policies::PolicySpec;
 use foretoken_run::setting::Setting;
+use foretoken_run::spec::live::LiveAcceptance;
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::workload::first;
+use foretoken_servers::compare::live_runs::HostTimes;
 use foretoken_sim::{AcceptanceSource, Arrivals, Ending, Outcome, Run, Serving, Time, Workload};
-use foretoken_spec::live::LiveAcceptance;
-use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 

@@ -11,10 +11,10 @@ use foretoken_run::cells::TAPES;
 use foretoken_run::cells::{Folder, Mode};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_run::spec::live as spec;
+use foretoken_run::spec::problem::Exit;
 use foretoken_sim::executor::{Executor, StepPlan};
 use foretoken_sim::{AroundExecutor, Drafts};
-use foretoken_spec::live as spec;
-use foretoken_spec::problem::Exit;
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 

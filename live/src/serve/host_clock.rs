@@ -3,7 +3,7 @@
 //! number of steps.
 
 use super::tape::passes;
-use foretoken_compare::live_runs::{HostTime, HostTimes, LARGE_BATCH};
+use foretoken_servers::compare::live_runs::{HostTime, HostTimes, LARGE_BATCH};
 use foretoken_sim::Time;
 use foretoken_sim::live::{MarkKind, Recorder, StepTrace};
 use foretoken_sim::metrics::Gaps;

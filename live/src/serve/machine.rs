@@ -7,10 +7,10 @@ use foretoken_kernels::cuda::Cuda;
 use foretoken_kernels::device;
 use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Pair, Prompts, Waiting};
 use foretoken_kernels::forward::LoadError;
+use foretoken_run::spec::live::{self as spec, Device, LiveAcceptance, LiveSpec, WeightSource};
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::live::Recorder;
 use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
-use foretoken_spec::live::{self as spec, Device, LiveAcceptance, LiveSpec, WeightSource};
-use foretoken_spec::problem::{Problem, Result};
 
 /// The two models that an experiment names, before they are loaded onto a device.
 pub struct Models {

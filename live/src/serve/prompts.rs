@@ -2,9 +2,9 @@
 
 use super::machine::Models;
 use crate::tokens::Tokens;
+use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::prompts::Prompts;
 use foretoken_sim::{Luck, Stream, Workload};
-use foretoken_spec::problem::{Problem, Result};
-use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::{Family, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
@@ -90,7 +90,7 @@ struct Line {
 }
 
 fn read_jsonl(path: &Path) -> Result<Vec<String>> {
-    let text = foretoken_spec::text::read(path).map_err(|e| {
+    let text = foretoken_run::spec::text::read(path).map_err(|e| {
         Problem::bad_input(format!("live.prompts.jsonl.path: {e}")).help("expected a file with one JSON object a line")
     })?;
     parse_jsonl(path, &text)

@@ -3,9 +3,9 @@
 use super::host_clock::HostClock;
 use super::monitor::Monitor;
 use super::tape::{Head, Tail, TapeWriter};
-use foretoken_compare::live_runs::HostTimes;
+use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_servers::compare::live_runs::HostTimes;
 use foretoken_sim::live::{Recorder, StepTrace};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
 /// Receives the steps of one live run: writes them to the tape, updates the progress line, and collects host times.

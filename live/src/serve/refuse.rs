@@ -7,11 +7,11 @@ use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::executor::{CannotServe, Capacity, Needs, Pair};
 use foretoken_run::plan::{Plan, Variant};
 use foretoken_run::setting::Setting;
+use foretoken_run::spec::document::Path;
+use foretoken_run::spec::live::{LiveAcceptance, LiveSpec};
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::workload::refuse_sessions;
 use foretoken_sim::{DraftAt, DraftDevice, Drafting};
-use foretoken_spec::document::Path;
-use foretoken_spec::live::{LiveAcceptance, LiveSpec};
-use foretoken_spec::problem::{Problem, Result};
 
 /// Computes the capacity with which the models must be loaded so that all policies of `plan` (the list of all runs of
 /// the experiment) can run with the settings of every variant.

@@ -7,8 +7,8 @@ use crate::profiling::{Asked, Place};
 use foretoken_kernels::device::Device;
 use foretoken_kernels::executor::{CannotServe, Capacity};
 use foretoken_profiler::{Passes, Role, Setup, Shape};
-use foretoken_spec::live::{Device as Named, LiveSpec};
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_run::spec::live::{Device as Named, LiveSpec};
+use foretoken_run::spec::problem::{Problem, Result};
 use std::time::Duration;
 
 /// A device that serves runs and, between the runs, times single passes.

@@ -10,21 +10,21 @@ use super::simulated_piece::{Replay, requests_of, simulate_piece};
 use super::timed_passes::{PredictedPasses, predict_passes};
 use crate::serve::HostClock;
 use crate::serve::tape::{Head, Tape};
-use foretoken_compare::live_runs::{
-    CellReport, CellRuns, HostTimes, LoadName, PieceReport, PolicyValue, SCHEMA_VERSION, SpeedRange, Standing,
-    Undecided, Validation, checks, rankings, repeats, service, speedups,
-};
-use foretoken_compare::pass_errors::over_cells;
-use foretoken_compare::token_flow;
-use foretoken_hardware::LatencySpec;
 use foretoken_profiler::ProbedPass;
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_report::ValidatedRun;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::validate::ValidateSpec;
+use foretoken_servers::compare::live_runs::{
+    CellReport, CellRuns, HostTimes, LoadName, PieceReport, PolicyValue, SCHEMA_VERSION, SpeedRange, Standing,
+    Undecided, Validation, checks, rankings, repeats, service, speedups,
+};
+use foretoken_servers::compare::pass_errors::over_cells;
+use foretoken_servers::compare::token_flow;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{ContextReads, Pair};
-use foretoken_spec::problem::{Problem, Result};
-use foretoken_spec::validate::ValidateSpec;
 
 /// The pass costs of the target and the draft, from a measured or a calibrated profile.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,10 +4,10 @@
 use super::machine_speed::Pace;
 use super::read_tapes::{TapeReader, Tapes};
 use crate::learned::Learned;
-use foretoken_compare::live_runs::PieceReport;
-use foretoken_hardware::LatencySpec;
+use foretoken_profiler::hardware::LatencySpec;
+use foretoken_run::spec::problem::Result;
+use foretoken_servers::compare::live_runs::PieceReport;
 use foretoken_sim::Pair;
-use foretoken_spec::problem::Result;
 
 /// For each cell: the timed passes of the pieces (live runs with repeats) that the comparison uses.
 pub struct CostsOfOtherCells(Vec<Learned>);

@@ -8,8 +8,8 @@ use super::probe::probed;
 use super::runs::{Load, RunEntry, Runs};
 use foretoken_profiler::median;
 use foretoken_run::plan::Plan;
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::{Arrivals, Workload};
-use foretoken_spec::problem::{Problem, Result};
 
 impl Measuring<'_> {
     /// Makes all pieces, in rounds of one piece for each cell. In the first round the closed loops run first, because

@@ -5,7 +5,7 @@
 //! and its repeat), with probes of the machine's speed in between ([`probe`]). [`runs`] lists the live runs.
 //! [`compare_runs`] simulates each piece twice: with the recorded acceptance, where tokens must be equal and only times
 //! may differ, and with the modelled acceptance. Further simulations have 3 % longer passes, or costs fitted to other
-//! cells. The crate `foretoken-compare` has the numbers to compare, the bounds on their errors, and the report's pages.
+//! cells. `foretoken_servers::compare` has the numbers to compare, the bounds on their errors, and the report's pages.
 //! A piece in which the machine changed its speed is left out of all numbers. No run may be predicted with measurements
 //! of the same run.
 

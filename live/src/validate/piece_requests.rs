@@ -1,9 +1,9 @@
 //! Chooses the requests of a piece. The pieces of a cell serve one part of the workload after the other, so that
 //! together they serve the requests of one longer run.
 
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::workload::stretch;
 use foretoken_sim::{Time, Workload};
-use foretoken_spec::problem::{Problem, Result};
 
 /// Neighbouring requests of a workload, with new ids from 0.
 #[derive(Clone, Debug)]

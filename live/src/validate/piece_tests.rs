@@ -6,11 +6,11 @@ use crate::profiling::{Asked, Limits};
 use crate::serve::tape::read_tape;
 use crate::serve::{Failed, Machine, Models, check, open_timed, prompts};
 use crate::validate::{Compared, Tapes};
-use foretoken_compare::live_runs::{Standing, Validation, page, render};
 use foretoken_kernels::executor::CannotServe;
 use foretoken_profiler::{Density, Passes, Role, Setup, Shape};
 use foretoken_run::cells::{Manifest, Mode};
 use foretoken_run::plan::Plan;
+use foretoken_servers::compare::live_runs::{Standing, Validation, page, render};
 use std::time::Duration;
 
 const EXPERIMENT: &str = r#"name = "pieces"

@@ -4,7 +4,7 @@
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{CpuTime, MeasureError, Profile, Setup, Stop, Until, Visit, measure};
 use foretoken_run::interrupt;
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::{Problem, Result};
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};

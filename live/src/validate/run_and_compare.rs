@@ -9,19 +9,19 @@ use super::read_tapes::Tapes;
 use super::runs::Runs;
 use crate::profiling::{Asked, Limits};
 use crate::serve::{Models, Timed, check, open_timed, prompts};
-use foretoken_calibrate::live::not_of_its_own;
-use foretoken_compare::live_runs::{Validation, page, render};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Density, Profile, Role, Truth, Until};
 use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, RUNS_JSON, Speed, TAPES, digest};
 use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::profiled::{self, Either};
 use foretoken_run::setting::Setting;
+use foretoken_run::spec::live::{LiveSpec, required, with_device};
+use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::validate::ValidateSpec;
 use foretoken_run::work::Work;
+use foretoken_servers::calibrate::live::not_of_its_own;
+use foretoken_servers::compare::live_runs::{Validation, page, render};
 use foretoken_sim::Pair;
-use foretoken_spec::live::{LiveSpec, required, with_device};
-use foretoken_spec::problem::{Problem, Result};
-use foretoken_spec::validate::ValidateSpec;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -48,7 +48,7 @@ pub struct Request<'a> {
     /// The device that makes the live runs; `None`: the device that the experiment names.
     pub device: Option<&'a str>,
     /// The CPU's vector instructions. `None`: the experiment's, and if it names none, the best that the CPU has.
-    pub instructions: Option<foretoken_spec::live::Instructions>,
+    pub instructions: Option<foretoken_run::spec::live::Instructions>,
     /// The profile whose costs predict the runs. `None`: the experiment's profile; if it has none, the validation
     /// measures one.
     pub profile: Option<&'a Path>,
@@ -308,7 +308,7 @@ pub struct GivenProfile {
 
 impl GivenProfile {
     fn read(path: &Path) -> Result<GivenProfile> {
-        let text = foretoken_spec::text::read(path).map_err(|e| {
+        let text = foretoken_run::spec::text::read(path).map_err(|e| {
             Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes a profile")
         })?;
         let name = path.display().to_string();

@@ -3,9 +3,9 @@
 
 use super::machine_speed::{Pace, Paced};
 use crate::serve::tape::{Tape, passes, span};
-use foretoken_compare::live_runs::StepTimes;
-use foretoken_compare::pass_errors::{PassErrors, PassKind, PassTimes};
 use foretoken_profiler::{Kind, Region, Role};
+use foretoken_servers::compare::live_runs::StepTimes;
+use foretoken_servers::compare::pass_errors::{PassErrors, PassKind, PassTimes};
 use foretoken_sim::live::{Round, StepTrace};
 use foretoken_sim::{ContextReads, LatencyModel, Pair, PassShape, Time};
 
@@ -84,7 +84,7 @@ fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape
 mod tests {
     use super::*;
     use crate::serve::tape::{End, Head};
-    use foretoken_intact::frames::Cut;
+    use foretoken_report::intact::frames::Cut;
     use foretoken_sim::live::{Mark, MarkKind};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
 

@@ -1,9 +1,9 @@
 //! Reads, checks and writes the TOML text of a profile.
 
 use super::{ModelProfile, Profile};
+use crate::hardware::LatencySpec;
 use crate::shapes::Role;
-use foretoken_hardware::LatencySpec;
-use foretoken_intact::seal::{self, Syntax, Unsealed};
+use foretoken_report::intact::seal::{self, Syntax, Unsealed};
 
 /// The version of the format of measured profiles (costs fitted to passes that were timed one by one). Only this
 /// version is written and read. Version 2 changed the fitted table of pass times: it has the cost of context at several

@@ -11,8 +11,8 @@ pub use file::{ProfileError, SCHEMA_VERSION};
 pub use model::{ByRegion, Errors, LinearFit, Measurement, ModelInfo, ModelProfile, OlsFit, Range};
 pub use truth::Truth;
 
+use crate::hardware::LatencySpec;
 use crate::shapes::Role;
-use foretoken_hardware::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads};
 use serde::{Deserialize, Serialize};
 

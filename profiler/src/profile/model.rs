@@ -1,8 +1,8 @@
 //! The part of a profile for one model (the target or the draft): its measured pass times and the costs fitted to them.
 
 use super::truth::Truth;
+use crate::hardware::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use crate::shapes::{Kind, Region, Shape};
-use foretoken_hardware::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use foretoken_sim::Coefficients;
 use serde::{Deserialize, Serialize};
 

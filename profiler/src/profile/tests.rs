@@ -1,6 +1,6 @@
 use super::*;
+use crate::hardware::LatencySpec;
 use crate::testing::{line, profile, steps};
-use foretoken_hardware::LatencySpec;
 use foretoken_sim::{LatencyModel, PassShape};
 use proptest::prelude::*;
 

@@ -1,10 +1,10 @@
 //! Fills in the policies of an arena scenario that names no policies: the oracles that may be the reference, every
 //! fixed draft length, and every other policy that a server can run.
 
+use crate::spec::document::{Document, Path};
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::EngineConfig;
-use foretoken_spec::document::{Document, Path};
-use foretoken_spec::problem::{Problem, Result};
 
 /// The oracles that may be the reference of an arena scenario. The reference is the policy to whose E2E all other
 /// policies are compared. Each oracle is written in TOML, as in an experiment.

@@ -3,9 +3,9 @@
 use super::rank::{CAP, DRAWS};
 use super::scenario::Part;
 use super::standings::{Column, Standing, Standings};
+use crate::spec::arena::ArenaSet;
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_sim::metrics::Interval;
-use foretoken_spec::arena::ArenaSet;
 use std::fmt::Write;
 
 /// A table as a list of rows. A row has one text for each column; the first row has the headings.
@@ -20,7 +20,7 @@ pub fn render(s: &Standings) -> String {
     for (name, why) in &s.skipped {
         text += &format!("skipped: {name}: {why}\n");
     }
-    foretoken_spec::shown::escape(&text).into_owned()
+    crate::spec::shown::escape(&text).into_owned()
 }
 
 /// The arena's standings as Markdown: the table of policies by rank, the table of scenarios, the legend of the columns,

@@ -3,11 +3,11 @@
 
 use super::field::REFERENCES;
 use crate::plan::Plan;
+use crate::spec::arena::{Arena, ArenaSet};
+use crate::spec::document::Path;
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::Cell;
-use foretoken_spec::arena::{Arena, ArenaSet};
-use foretoken_spec::document::Path;
-use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
 /// A scenario of the arena (one of the experiments in which all policies are ranked), with the latencies and rates of

@@ -8,8 +8,8 @@
 //! engine's steps counts.
 use super::rank::{CAP, Rank, ranks};
 use super::scenario::{Numbers, Part, Ran, Scenario};
+use crate::spec::arena::ArenaSet;
 use foretoken_sim::metrics::Interval;
-use foretoken_spec::arena::ArenaSet;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -18,6 +18,9 @@ use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use crate::scaled;
+use crate::spec::experiment::Experiment;
+use crate::spec::fleet::FleetSpec;
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
     Cell, Entry, Figure, FleetColumns, FlowRow, Key, ReplicaRow, Report, RequestsWriter, Role, ScaledBound, ScaledRow,
@@ -25,9 +28,6 @@ use foretoken_report::{
     write_lengths, write_lives, write_positions, write_replica_counts, write_replicas, write_series, write_summary,
 };
 use foretoken_sim::metrics::{ReplicaSummary, Scaled};
-use foretoken_spec::experiment::Experiment;
-use foretoken_spec::fleet::FleetSpec;
-use foretoken_spec::problem::{Problem, Result};
 
 /// The results of an experiment whose runs are all finished: the comparison, and the digest of each run.
 pub struct Assembled {

@@ -5,8 +5,8 @@ use super::folder::Folder;
 use super::id::CellId;
 use super::store::name;
 use super::unwritten::write_problem;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Key, Staged};
-use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

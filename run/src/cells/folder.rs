@@ -8,8 +8,8 @@ use super::own::{
 use super::progress::Speed;
 use super::unwritten::write_problem;
 use crate::plan::Plan;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{ReportError, Staged};
-use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -203,7 +203,7 @@ impl Folder {
     pub fn replan(&self, plan: &Plan) -> Result<()> {
         let text = plan.resolved_for(&self.path)?;
         // The manifest is written before the experiment, because --resume recognises a run by its manifest.
-        let files = BTreeMap::from([(EXPERIMENT.to_owned(), foretoken_intact::seal::digest(text.as_bytes()))]);
+        let files = BTreeMap::from([(EXPERIMENT.to_owned(), foretoken_report::intact::seal::digest(text.as_bytes()))]);
         self.write_manifest(plan, files, None, false)?;
         self.write(EXPERIMENT, text.as_bytes())
     }

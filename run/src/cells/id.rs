@@ -1,9 +1,9 @@
 //! Names the cells of a plan. A cell is one run: one policy with one seed and one combination of swept values.
 
 use crate::plan::Plan;
+use crate::spec::document::Choice;
+use crate::spec::words::{self, Words};
 use foretoken_report::{Key, Swept};
-use foretoken_spec::document::Choice;
-use foretoken_spec::words::{self, Words};
 
 /// Names a cell by its indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Locks on a file or a folder. One process holds a lock, or several processes share it. The operating system releases
 //! a lock when its process ends, even if the process is killed.
 
-use foretoken_spec::problem::{Problem, Result};
+use crate::spec::problem::{Problem, Result};
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;

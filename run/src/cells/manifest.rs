@@ -2,8 +2,8 @@
 //! ends with a seal, a digest of its own text. So damage or loss of any file can be detected.
 
 use crate::plan::Plan;
-use foretoken_intact::seal::{self, Syntax};
-use foretoken_spec::problem::{Problem, Result};
+use crate::spec::problem::{Problem, Result};
+use foretoken_report::intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};

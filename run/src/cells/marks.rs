@@ -5,8 +5,8 @@ use super::lock::Lock;
 use super::manifest::{Manifest, Timing};
 use super::shard::Shard;
 use super::unwritten::write_problem;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::Staged;
-use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! The folders inside a results folder, and the names of the files that the program writes into them. The program
 //! removes files with these names only.
 
-use foretoken_spec::problem::{Problem, Result};
+use crate::spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
 /// Name of the file with the experiment that was run. The file has every default written out.

@@ -9,10 +9,10 @@ use super::cell_file::{CellFile, END, PiecesOf, digest, parts, seal, split};
 use super::folder::Folder;
 use super::id::CellId;
 use super::unwritten::write_problem;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Entry, FleetCell};
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, PIECE, Pieces, Replicas, Series};
 use foretoken_sim::{RequestRecords, Run, StepRecord, Summary};
-use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Makes the errors, with hints, for results that cannot be written to disk.
 
+use crate::spec::problem::Problem;
 use foretoken_report::ReportError;
-use foretoken_spec::problem::Problem;
 
 /// The error for a result that could not be written, with a hint on what to do.
 pub fn write_problem(error: ReportError) -> Box<Problem> {

@@ -4,13 +4,13 @@
 
 mod state;
 
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
 use foretoken_sim::scripted::Scripted;
 use foretoken_sim::{
     BatchView, Candidate, Categories, ChunkTotals, DraftAt, DraftPlan, Drafting, Drafts, MAX_SPEC_LEN, RequestId,
     SpecPolicy, Speculation, StepOutcome, Time,
 };
-use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
 use state::{Request, State};
 use std::collections::BTreeSet;

@@ -1,9 +1,9 @@
 //! The state of a server that `foretoken decide` reads: what a policy believes and observes in one step. Times are in
 //! seconds.
 
+use crate::spec::problem::{Problem, Result, nearest};
 use foretoken_policies::{Belief, PassTimes, PolicySpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
-use foretoken_spec::problem::{Problem, Result, nearest};
 use serde::Deserialize;
 
 /// The state of a server in one step (costs, requests, observations), and the policies that decide in it.

@@ -6,9 +6,9 @@ use super::{Machine, by_depth};
 use crate::cells::play;
 use crate::plan::Plan;
 use crate::setting::Setting;
+use crate::spec::problem::Result;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{RequestTruth, TruthRow, Workload};
-use foretoken_spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
 impl Machine {

@@ -1,10 +1,10 @@
 // Reads a Hugging Face `config.json` of a common family: dense models and mixtures of experts with grouped attention. A
-// copy of a part of hardware/src/config and hardware/src/models. What it does not read it refuses: `foretoken models
-// show` reads more.
+// copy of a part of profiler/src/hardware/config and profiler/src/hardware/models. What it does not read it refuses:
+// `foretoken models show` reads more.
 const Config = (() => {
   const DENSE = ["llama", "mistral", "qwen2", "qwen3", "internlm2", "internlm3", "yi", "granite", "olmo2", "ernie4_5", "seed_oss", "smollm3", "phi3"];
   const EXPERTS = ["mixtral", "qwen2_moe", "qwen3_moe", "phimoe", "olmoe", "glm4_moe"];
-  // What a file without a key has: the rows of hardware/src/config/defaults.json for these families.
+  // What a file without a key has: the rows of profiler/src/hardware/config/defaults.json for these families.
   const DEFAULTS = {
     llama: { hidden_size: 4096, intermediate_size: 11008, num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 32000 },
     mistral: { hidden_size: 4096, intermediate_size: 14336, num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 8, sliding_window: 4096, vocab_size: 32000 },
@@ -29,8 +29,8 @@ const Config = (() => {
   const PROGRAM = "The program may know it: model = { config = \"config.json\" } in an experiment.";
   const fail = (key, why) => { throw new Error(`${key}: ${why}`); };
 
-  // The shape of a model (hardware/src/models/shape.rs). `harmless` has the keys that change no pass. Also returns the
-  // keys that are not modelled.
+  // The shape of a model (profiler/src/hardware/models/shape.rs). `harmless` has the keys that change no pass. Also
+  // returns the keys that are not modelled.
   const read = (text, name, harmless) => {
     let json;
     try { json = JSON.parse(text); } catch (error) { fail(name, `this is not JSON (${error.message})`); }
@@ -112,7 +112,7 @@ const Config = (() => {
     return [[first, dense], ...(layers > first ? [[layers - first, block]] : [])];
   };
 
-  // What the passes of a shape move and compute (hardware/src/models/work.rs).
+  // What the passes of a shape move and compute (profiler/src/hardware/models/work.rs).
   const work = (shape) => {
     const { hidden, bits } = shape;
     const bytes = bits.weights / 8;
@@ -148,7 +148,7 @@ const Config = (() => {
     };
   };
 
-  // The kernels of a shape's pass (hardware/src/models/kernels.rs).
+  // The kernels of a shape's pass (profiler/src/hardware/models/kernels.rs).
   const kernelsOf = ({ hidden, bits, vocab, layers: groups }, layers) => {
     const products = [];
     const add = (count, parameters, weight, activations, split) => {

@@ -16,11 +16,11 @@ pub use planned_machine::{by_depth, planned_machine};
 pub use profiled_machine::profiled_machine;
 
 use crate::host_band;
-use foretoken_hardware::config::HARMLESS_KEYS;
-use foretoken_hardware::floors::{self, SMALL_KERNELS, floors};
-use foretoken_hardware::gpus::{Gpu, GpuChoice, GpuPreset, gpus};
-use foretoken_hardware::models::catalog;
-use foretoken_hardware::{LatencySpec, RooflineSpec};
+use foretoken_profiler::hardware::config::HARMLESS_KEYS;
+use foretoken_profiler::hardware::floors::{self, SMALL_KERNELS, floors};
+use foretoken_profiler::hardware::gpus::{Gpu, GpuChoice, GpuPreset, gpus};
+use foretoken_profiler::hardware::models::catalog;
+use foretoken_profiler::hardware::{LatencySpec, RooflineSpec};
 use foretoken_report::html::policy;
 use foretoken_sim::{ContextReads, Drafting, HostLaw};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 "use strict";
 // A copy of the simulator's arithmetic of one step: the pass shapes of sim/src/shape.rs for a batch of equal requests,
-// and the latency models of hardware/src. Times are whole picoseconds, rounded where the simulator rounds. A test
-// compares every number with the library's, so a change in the library needs a change here.
+// and the latency models of profiler/src/hardware. Times are whole picoseconds, rounded where the simulator rounds. A
+// test compares every number with the library's, so a change in the library needs a change here.
 const Model = (() => {
   const PS_PER_S = 1e12;
   const ps = (seconds) => Math.round(seconds * PS_PER_S);
@@ -128,7 +128,7 @@ const Model = (() => {
   };
 
   // The measured GPU whose floors a GPU of four numbers has: of those with its precisions, the one of the nearest
-  // bandwidth (hardware/src/floors.rs).
+  // bandwidth (profiler/src/hardware/floors.rs).
   const relative = (own, presets) => {
     const names = Object.keys(presets.floors);
     const has = (gpu) => `${Boolean(gpu.fp8_flops)} ${Boolean(gpu.fp4_flops)}`;
@@ -137,7 +137,8 @@ const Model = (() => {
     return (alike.length > 0 ? alike : names).reduce((a, b) => (distance(b) < distance(a) ? b : a));
   };
 
-  // A roofline whose kernels have floors and shares of their own, in seconds (hardware/src/roofline/kernel_times.rs).
+  // A roofline whose kernels have floors and shares of their own, in seconds
+  // (profiler/src/hardware/roofline/kernel_times.rs).
   const floored = (spec, presets) => {
     const gpu = presets.gpus[spec.gpu];
     const work = presets.models[spec.model];
@@ -196,7 +197,7 @@ const Model = (() => {
   };
 
   // A roofline without floors, in seconds: `presets.models` has what the passes of a model move and compute
-  // (hardware/src/models/shape.rs), and `presets.gpus` the numbers of datasheets.
+  // (profiler/src/hardware/models/shape.rs), and `presets.gpus` the numbers of datasheets.
   const common = (given, presets) => {
     const spec = { ...presets.assumed, ...given };
     const gpu = presets.gpus[spec.gpu];

@@ -2,7 +2,7 @@
 
 use super::{Acceptance, Machine};
 use crate::plan::Plan;
-use foretoken_hardware::LatencySpec;
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{PassShape, Time};
 

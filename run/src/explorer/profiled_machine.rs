@@ -2,9 +2,9 @@
 
 use super::Machine;
 use crate::profiled::{self, Either};
+use crate::spec::problem::{Problem, Result};
 use foretoken_profiler::{Calibrated, Profile, Role, Truth};
 use foretoken_sim::{Drafting, PassShape, Time};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
 /// The machine that the profile `file` describes. The profile has times of single passes, or costs that were fitted to
@@ -13,7 +13,7 @@ use std::path::Path;
 /// # Errors
 /// The file is no profile, or its target passes take no time.
 pub fn profiled_machine(file: &Path) -> Result<Machine> {
-    let text = foretoken_spec::text::read(file).map_err(|e| {
+    let text = crate::spec::text::read(file).map_err(|e| {
         Problem::bad_input(format!("cannot read the profile: {e}"))
             .help("`foretoken profile` and `foretoken calibrate` make one")
     })?;

@@ -1,15 +1,15 @@
 //! For every leaf (setting) of the schema, takes an experiment that sets the leaf, and runs it with another value of
 //! the leaf. Either the results must change, or the report must say that the leaf does nothing.
 //!
-//! Four groups of leaves are not tried here. `experiments/tests/cli/every_key.rs` tries two groups on the whole
+//! Four groups of leaves are not tried here. `cli/tests/cli/every_key.rs` tries two groups on the whole
 //! program: keys about the whole experiment (name, seeds, output, paper), and tables of other commands (live, observe,
 //! validate, capacity, fleet). `REFUSED` and `NEEDS_A_FILE` list the other two groups.
 
 use super::*;
 use crate::cells::play;
+use crate::spec::document::{Document, Path};
+use crate::spec::experiment::Experiment;
 use foretoken_policies::PolicySpec;
-use foretoken_spec::document::{Document, Path};
-use foretoken_spec::experiment::Experiment;
 use rayon::prelude::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

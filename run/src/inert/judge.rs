@@ -12,10 +12,10 @@ use super::trial::{Trial, alter};
 use crate::cells::{Numbers, play};
 use crate::plan::Plan;
 use crate::setting::Setting;
+use crate::spec::problem::{Exit, Result};
 use crate::workload::first;
 use foretoken_policies::PolicySpec;
 use foretoken_sim::metrics::Slo;
-use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 

@@ -3,11 +3,11 @@
 
 use crate::plan::Plan;
 use crate::setting::Setting;
-use foretoken_hardware::LatencySpec;
+use crate::spec::experiment::Experiment;
 use foretoken_policies::PolicySpec;
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{SpecPolicy, Wants};
-use foretoken_spec::experiment::Experiment;
 
 /// Facts about an experiment (its first combination of swept values, its requests and its policies) that explain why a
 /// setting had no effect.

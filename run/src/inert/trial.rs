@@ -2,10 +2,10 @@
 //! the key is required, it gets another value.
 
 use crate::plan::Plan;
-use foretoken_hardware::gpus::gpus;
-use foretoken_hardware::models::catalog;
-use foretoken_spec::document::{Document, Path, Step};
-use foretoken_spec::problem::Result;
+use crate::spec::document::{Document, Path, Step};
+use crate::spec::problem::Result;
+use foretoken_profiler::hardware::gpus::gpus;
+use foretoken_profiler::hardware::models::catalog;
 use std::collections::BTreeMap;
 use toml::Value;
 

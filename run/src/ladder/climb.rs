@@ -4,9 +4,9 @@
 use super::plan::{LadderRuns, PolicyRuns};
 use super::rungs::RUNGS;
 use crate::plan::Plan;
+use crate::spec::document::Choice;
 use foretoken_report::Cell;
 use foretoken_sim::metrics::Interval;
-use foretoken_spec::document::Choice;
 use serde::Serialize;
 
 /// The ladders of an experiment. For each policy, a ladder shows the loss that comes from each missing piece of

@@ -3,10 +3,10 @@
 
 use crate::arena::REFERENCES;
 use crate::plan::Plan;
+use crate::spec::document::{Document, Path};
+use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::Source;
-use foretoken_spec::document::{Document, Path};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
 
 /// The wrapper policies of the first three rungs of a ladder, which splits a policy's loss by missing knowledge. Each

@@ -27,7 +27,7 @@ pub fn render(ladders: &Ladders) -> String {
     table.lines().for_each(|line| text += &format!("{}\n", line.trim_end()));
     text.push('\n');
     legend(ladders).iter().for_each(|line| text += &format!("{line}\n"));
-    foretoken_spec::shown::escape(&text).into_owned()
+    crate::spec::shown::escape(&text).into_owned()
 }
 
 /// The ladders (each policy's loss, split into rungs) as JSON.

@@ -2,10 +2,10 @@
 //! bound that a claim names must be in the experiment.
 
 use crate::plan::{Plan, choice, variants};
-use foretoken_spec::document::Path;
-use foretoken_spec::experiment::SloSpec;
-use foretoken_spec::paper::{At, Claim, Measure, Metric, Stated};
-use foretoken_spec::problem::{Problem, Result, nearest};
+use crate::spec::document::Path;
+use crate::spec::experiment::SloSpec;
+use crate::spec::paper::{At, Claim, Measure, Metric, Stated};
+use crate::spec::problem::{Problem, Result, nearest};
 
 /// Checks the claims of a plan's `[paper]` table: they may name only policies, swept values and bounds of the
 /// experiment. Does nothing without the table.

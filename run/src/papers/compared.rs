@@ -3,9 +3,9 @@
 use super::measure::measure;
 use super::results::{Measured, Results};
 use crate::plan::Plan;
+use crate::spec::paper::{Claim, Paper, Stated};
+use crate::spec::problem::Result;
 use foretoken_report::Cell;
-use foretoken_spec::paper::{Claim, Paper, Stated};
-use foretoken_spec::problem::Result;
 use serde::{Deserialize, Serialize};
 
 /// A paper's claims (its statements with numbers), each compared with this run's value.

@@ -3,11 +3,11 @@
 use super::results::Measured;
 use crate::plan::{Plan, variants};
 use crate::setting::Setting;
-use foretoken_hardware::LatencySpec;
+use crate::spec::paper::{BeliefLength, ImpliedLength, Keep};
+use crate::spec::problem::Result;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Smartspec};
+use foretoken_profiler::hardware::LatencySpec;
 use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel, PassShape, Speculation, Time};
-use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
-use foretoken_spec::problem::Result;
 
 /// The draft length with the most expected tokens per second. The tokens per second are computed with the linear cost
 /// model that policies get. Returns the range of this draft length over the variants that have the swept values in
@@ -88,8 +88,8 @@ fn pass_s(what: &ImpliedLength, model: &dyn LatencyModel, tokens: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::paper::At;
     use foretoken_sim::{Coefficients, ContextReads, Drafting};
-    use foretoken_spec::paper::At;
 
     /// The best draft length for 16 requests of 128 context tokens under a linear cost model, whose coefficients for
     /// the target are taken from an example in docs/model.md 10. If draft passes take no time, the best length is the

@@ -8,8 +8,8 @@
 use super::results::{Measured, Results};
 use super::{cost, replay, windows};
 use crate::plan::variants;
-use foretoken_spec::paper::{At, Keep, Measure, Metric, Turns};
-use foretoken_spec::problem::Result;
+use crate::spec::paper::{At, Keep, Measure, Metric, Turns};
+use crate::spec::problem::Result;
 
 /// Measures the quantity `what` of a paper's claim in the finished runs.
 ///

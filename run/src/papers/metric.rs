@@ -1,9 +1,9 @@
 //! Reads from a run's results the metrics that a paper's claims can name, such as mean E2E.
 
+use crate::spec::paper::Metric;
 use foretoken_report::Cell;
 use foretoken_sim::Summary;
 use foretoken_sim::metrics::Quantiles;
-use foretoken_spec::paper::Metric;
 
 /// The value of a metric, such as mean E2E, in the results of one run; `None` if the run does not have the metric.
 pub fn of(metric: Metric, cell: &Cell) -> Option<f64> {

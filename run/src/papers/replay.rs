@@ -5,9 +5,9 @@
 use super::results::Measured;
 use crate::plan::{Plan, variants};
 use crate::setting::Setting;
+use crate::spec::paper::{Estimate, Keep};
+use crate::spec::problem::Result;
 use foretoken_sim::{RequestTruth, TruthRow};
-use foretoken_spec::paper::{Estimate, Keep};
-use foretoken_spec::problem::Result;
 
 /// Number of accepted draft tokens that the draft model's confidences predict / actual number − 1, over all requests,
 /// with the first seed. Returns the range of this number over the variants that have the swept values in `what.at`.

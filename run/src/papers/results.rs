@@ -2,9 +2,9 @@
 
 use super::metric;
 use crate::plan::{Plan, choice, place, variants};
+use crate::spec::document::Choice;
+use crate::spec::paper::{At, Keep, Metric};
 use foretoken_report::Cell;
-use foretoken_spec::document::Choice;
-use foretoken_spec::paper::{At, Keep, Metric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 
 use super::results::{Measured, Results};
 use crate::plan::variants;
+use crate::spec::paper::Windows;
 use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
-use foretoken_spec::paper::Windows;
 
 /// Quantiles of the mean draft lengths in windows (a few seconds of a run each) that bound the usual range. Draft
 /// lengths below the first quantile and above the second are rare and are left out.
@@ -43,8 +43,8 @@ fn of_window(what: &Windows, window: &[Bin]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::paper::At;
     use foretoken_sim::{StepRecord, Time};
-    use foretoken_spec::paper::At;
 
     #[test]
     fn windows_outside_the_range_of_batch_sizes_are_left_out() {

@@ -5,13 +5,13 @@ use super::recorded::Recorded;
 use super::select::{Wanted, choose};
 use crate::cells::{Manifest, entries};
 use crate::plan::{Plan, Variant};
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{
     Key, ReportError, read_keys, read_kv_peaks, read_requests, read_routes, read_scaling, read_step_replicas,
     read_steps,
 };
 use foretoken_sim::engine::{Order, Rules, SpeculativeConfig};
 use foretoken_sim::{DeliverAt, Drafting, RequestRecords, StepRecord};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
 const STEPS: &str = "steps.parquet";

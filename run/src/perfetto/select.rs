@@ -1,7 +1,7 @@
 //! Chooses the run of a results folder that a timeline shows.
 
+use crate::spec::problem::{Problem, Result, nearest};
 use foretoken_report::Key;
-use foretoken_spec::problem::{Problem, Result, nearest};
 
 /// Which run of a results folder the user wants to see. A field that is absent fits every run.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,10 +6,10 @@ use crate::papers::measure::measure;
 use crate::papers::render::{in_words, number};
 use crate::papers::results::{Measured, Results};
 use crate::plan::Plan;
+use crate::spec::paper::Stated;
+use crate::spec::problem::Result;
+use crate::spec::question::{Question, Reported};
 use foretoken_report::Cell;
-use foretoken_spec::paper::Stated;
-use foretoken_spec::problem::Result;
-use foretoken_spec::question::{Question, Reported};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

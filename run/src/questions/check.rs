@@ -2,10 +2,10 @@
 
 use crate::papers::check_claims;
 use crate::plan::Plan;
-use foretoken_spec::document::Path;
-use foretoken_spec::paper::Claim;
-use foretoken_spec::problem::{Problem, Result};
-use foretoken_spec::question::{Question, Reported};
+use crate::spec::document::Path;
+use crate::spec::paper::Claim;
+use crate::spec::problem::{Problem, Result};
+use crate::spec::question::{Question, Reported};
 
 /// Checks the `[question]` table of a plan; does nothing without it. Claims may name only policies, swept values and
 /// bounds of the experiment. The answers and `decided_by` may name only claims. `decided_by` must not be empty, and the

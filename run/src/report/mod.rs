@@ -16,8 +16,8 @@ pub use results::Results;
 
 use crate::cells::{Assembled, Folder, write_problem};
 use crate::explorer::PAGE;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
 /// Name of the file of a results folder's HTML page. The file is written last, so if it exists, the other files of the

@@ -2,8 +2,8 @@
 //! come from the start of that page: its title, the scope of its results, and its answer.
 
 use super::{INDEX, keep};
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 

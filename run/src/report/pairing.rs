@@ -2,9 +2,9 @@
 //! which the two experiments differ.
 
 use super::Results;
+use crate::spec::experiment::UNSWEPT;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Compared, Entry, Key, Pair};
-use foretoken_spec::experiment::UNSWEPT;
-use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeMap;
 
 /// The settings that decide the requests and the random draws of a run. If one of them differs between two experiments,

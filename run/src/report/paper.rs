@@ -3,8 +3,8 @@
 
 use super::Results;
 use crate::cells::write_problem;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Mark, Report, Staged, column_figures};
-use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
 /// Name of the CSV file with the numbers of every run.

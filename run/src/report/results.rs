@@ -7,8 +7,8 @@ use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::Plan;
 use crate::questions::Answer;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Figure, Source, read_cells, relate};
-use foretoken_spec::problem::{Problem, Result};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

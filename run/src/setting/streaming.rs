@@ -3,11 +3,11 @@
 
 use super::Setting;
 use crate::plan::Variant;
+use crate::spec::problem::Result;
+use crate::spec::read::trace_problem;
 use foretoken_policies::PolicySpec;
 use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{Arrivals, Request, RequestId, RequestRecords, Run, Simulation, Speculation};
-use foretoken_spec::problem::Result;
-use foretoken_spec::read::trace_problem;
 use foretoken_traces::{Built, Drawn};
 use std::sync::atomic::AtomicBool;
 

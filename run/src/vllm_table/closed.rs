@@ -2,9 +2,9 @@
 //! last one ends.
 
 use crate::plan::{Plan, Variant};
-use foretoken_spec::document::Choice;
-use foretoken_spec::experiment::{BeliefSpec, Experiment, Output, SloSpec};
-use foretoken_spec::problem::{Problem, Result};
+use crate::spec::document::Choice;
+use crate::spec::experiment::{BeliefSpec, Experiment, Output, SloSpec};
+use crate::spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 

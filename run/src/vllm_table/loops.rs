@@ -3,9 +3,9 @@
 
 use crate::plan::Variant;
 use crate::setting::Setting;
+use crate::spec::problem::{Exit, Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::{Ending, StepRecord, Time};
-use foretoken_spec::problem::{Exit, Problem, Result};
 use foretoken_traces::ArrivalSpec;
 use rayon::prelude::*;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! A note for the user, if the exported JSON does not name the drafting method or the draft model.
 
+use crate::spec::experiment::Hardware;
 use foretoken_sim::Drafting;
 use foretoken_sim::config::DraftMethod;
-use foretoken_spec::experiment::Hardware;
 
 /// Draft methods that need no separate draft model, in vLLM's words.
 pub const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];

@@ -7,10 +7,10 @@ use super::loops::{Loops, Measured, SAMPLE};
 use crate::bar::{Bar, Counts};
 use crate::plan::Plan;
 use crate::setting::Setting;
+use crate::spec::problem::Result;
 use foretoken_policies::{Autoregressive, BatchRange, PolicySpec, VllmDynamic};
 use foretoken_sim::EngineConfig;
 use foretoken_sim::metrics::Interval;
-use foretoken_spec::problem::Result;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 

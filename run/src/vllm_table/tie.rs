@@ -7,8 +7,8 @@ use super::closed::one_setting;
 use super::loops::Loops;
 use super::table::{Table, always, of_length};
 use crate::plan::Plan;
+use crate::spec::problem::Result;
 use foretoken_sim::acceptance::Rates;
-use foretoken_spec::problem::Result;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 

@@ -71,15 +71,15 @@ const RECIPES: [Recipe; 4] = [
     },
     Recipe {
         heading: "### Add a GPU or a model",
-        edits: &[("hardware/gpus.json", Before("  {\"name\": \"l40\",", GPU))],
+        edits: &[("profiler/gpus.json", Before("  {\"name\": \"l40\",", GPU))],
     },
     Recipe {
         heading: "### Add a command",
         edits: &[
-            ("experiments/src/commands/recipe.rs", New(COMMAND)),
-            ("experiments/src/commands/mod.rs", Before("pub mod recommend;", "pub mod recipe;\n")),
+            ("cli/src/commands/recipe.rs", New(COMMAND)),
+            ("cli/src/commands/mod.rs", Before("pub mod recommend;", "pub mod recipe;\n")),
             (
-                "experiments/src/cli.rs",
+                "cli/src/cli.rs",
                 Before("    /// Write manual pages\n", "/// Say that the recipe works\nRecipe, recipe::RecipeArgs;\n"),
             ),
         ],
@@ -115,7 +115,7 @@ const COMMAND: &str = r#"//! `foretoken recipe`: says that the recipe works.
 
 use super::print;
 use clap::Args;
-use foretoken_spec::problem::Result;
+use foretoken_run::spec::problem::Result;
 
 pub const EXAMPLES: &str = "Examples:
   foretoken recipe there";
@@ -239,7 +239,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
         follow(&mut after, recipe);
     }
     // The copy's program gets another name, so that it does not overwrite the ordinary program in the same folder.
-    change(&mut after, "experiments/Cargo.toml", |text| {
+    change(&mut after, "cli/Cargo.toml", |text| {
         format!("{text}\n[[bin]]\nname = \"{PROGRAM}\"\npath = \"src/main.rs\"\n")
     });
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes");

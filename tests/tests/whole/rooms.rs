@@ -39,7 +39,7 @@ const MOST: usize = 1;
 /// Crates that may have a circle (files that all depend on each other): name, most files in a circle, and the reason.
 const BOUNDS: [(&str, usize, &str); 3] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
-    ("spec", 3, "a document, its leaves and its sweeps are one type in three files"),
+    ("run", 3, "a document, its leaves and its sweeps are one type in three files"),
     ("live", 2, "a tape is rebuilt from its head and tail"),
 ];
 

@@ -1,6 +1,6 @@
 //! The file of a truth table (which draft tokens were right on recorded outputs). It has two frames
-//! (`foretoken_intact::frames`), so that a checksum covers every bit. The first frame holds a JSON header. The second
-//! holds the columns, compressed with zstd. The same table always gives the same bytes.
+//! (`foretoken_report::intact::frames`), so that a checksum covers every bit. The first frame holds a JSON header. The
+//! second holds the columns, compressed with zstd. The same table always gives the same bytes.
 //!
 //! The columns are little endian and follow one another. First come the columns with one entry for each output: family
 //! (16 bits), prompt length (32 bits), output length (32 bits). Then come the columns with one entry for each position,
@@ -10,7 +10,7 @@ use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
 use crate::error::TraceError;
 use crate::limits;
 use crate::open::raw;
-use foretoken_intact::frames::{FrameError, Kind, Next, Reader, Writer};
+use foretoken_report::intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Rebuilds the records of requests and steps from the steps of a tape. This works also if the run was killed.
 
 use super::{Head, Tail, span};
-use foretoken_compare::live_runs::Records;
+use foretoken_servers::compare::live_runs::Records;
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Outcome, RequestRecords, StepRecord, Time};
 

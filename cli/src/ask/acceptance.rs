@@ -1,0 +1,237 @@
+//! Which drafts are accepted: as the user counts it, or as it was measured for drafters of this kind.
+
+use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_sim::DraftMethod;
+use foretoken_sim::constant_rate;
+
+/// Acceptance as a setting of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Acceptance {
+    /// The value of `acceptance.source`.
+    pub source: toml::Value,
+    /// Number of draft positions of which the acceptance is known.
+    pub positions: u32,
+}
+
+const FORMS: &str = "--accept marginal=0.8,0.6 (of all drafts, the share that gets this far; vLLM's counters by position), \
+                     conditional=0.8,0.75 (given that all before it were right), or mean-length=2.4@3 (tokens a round at \
+                     K = 3, with the target's own)";
+
+/// Reads `--accept`. `k` is the draft length at which a mean length counts if it names none.
+///
+/// # Errors
+/// The form is not known, a rate is no share, a marginal rate rises, or a mean length is out of its range.
+pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
+    let wrong = |what: String| Problem::bad_input(format!("--accept {given}: {what}"));
+    let Some((form, values)) = given.split_once('=') else {
+        return Err(wrong("a form is needed".into()).help(FORMS));
+    };
+    if form == "mean-length" {
+        let (length, at) = values.split_once('@').map_or((values, None), |(l, at)| (l, Some(at)));
+        let at = match (at, k) {
+            (Some(at), _) => {
+                let at = at.parse::<u32>().ok().filter(|k| (1..=32).contains(k));
+                at.ok_or_else(|| wrong("behind the @ stands a draft length from 1 to 32".into()).help(FORMS))?
+            }
+            (None, Some(k)) if k > 0 => k,
+            _ => return Err(wrong("at which draft length?".into()).help("for example --accept mean-length=2.4@3")),
+        };
+        let length: f64 = values_of(length).and_then(|v| <[f64; 1]>::try_from(v).ok()).map_or(f64::NAN, |[l]| l);
+        if !(1.0..=f64::from(at + 1)).contains(&length) {
+            let range = format!("with {at} drafts a round has from 1 to {} tokens, the target's own counted", at + 1);
+            return Err(wrong("this mean length cannot be".into()).help(range));
+        }
+        // One rate at all positions that gives this many tokens a round.
+        let accepted = length - 1.0;
+        let rate = constant_rate(at, |depth| match f64::from(depth) {
+            // Whole tokens are always accepted, one more with the rest.
+            d if d + 1.0 <= accepted => 1.0,
+            d if d < accepted => accepted - d,
+            _ => 0.0,
+        });
+        return Ok(Acceptance { source: table("constant", "rate", round(rate).into()), positions: at });
+    }
+    let rates = values_of(values).filter(|rates| rates.iter().all(|r| (0.0..=1.0).contains(r)));
+    let Some(rates) = rates.filter(|rates| (1..=32).contains(&rates.len())) else {
+        return Err(wrong("give shares from 0 to 1 with commas between them".into()).help(FORMS));
+    };
+    match form {
+        "marginal" => {
+            if let Some(i) = (1..rates.len()).find(|&i| rates[i] > rates[i - 1]) {
+                let what = format!("position {} cannot be reached more often than position {i}", i + 1);
+                return Err(wrong(what).help("rates that rise are conditional ones: --accept conditional=…"));
+            }
+            Ok(of_marginal(&rates))
+        }
+        "conditional" => Ok(by_depth(&rates)),
+        other => Err(wrong(format!("no form is called {other}")).help(FORMS)),
+    }
+}
+
+fn values_of(text: &str) -> Option<Vec<f64>> {
+    text.split(',').map(|v| v.trim().parse().ok()).collect()
+}
+
+fn round(x: f64) -> f64 {
+    (x * 1e6).round() / 1e6
+}
+
+fn table(kind: &str, key: &str, value: toml::Value) -> toml::Value {
+    let inner: toml::Table = [(key.to_owned(), value)].into_iter().collect();
+    toml::Value::Table([(kind.to_owned(), inner.into())].into_iter().collect())
+}
+
+fn by_depth(rates: &[f64]) -> Acceptance {
+    let list: Vec<toml::Value> = rates.iter().map(|r| round(*r).into()).collect();
+    Acceptance { source: table("by-depth", "rates", list.into()), positions: rates.len() as u32 }
+}
+
+/// Each position's share of the drafts that reached it.
+fn of_marginal(rates: &[f64]) -> Acceptance {
+    let before = [1.0].into_iter().chain(rates.iter().copied());
+    by_depth(&rates.iter().zip(before).map(|(r, b)| if b > 0.0 { r / b } else { 0.0 }).collect::<Vec<_>>())
+}
+
+/// What is taken if the user does not say it: as in the middle of measured drafters, with a weak and a strong one.
+pub struct Assumed {
+    pub says: &'static str,
+    pub middle: Acceptance,
+    /// The weak and the strong drafter, with their names.
+    pub others: [(&'static str, Acceptance); 2],
+}
+
+/// Tokens a round by draft length (1, 2, 3, …) of measured drafters: a run for each length, SPEED-Bench's coding
+/// prompts, on a B300 (SemiAnalysisAI/InferenceX, `golden_al_distribution/`, 2026). gpt-oss-120b with EAGLE-3 is from
+/// counters of vLLM 0.22 at prompts of 7,000 tokens.
+const GPT_OSS_EAGLE3: &[f64] = &[1.58, 1.92, 2.08, 2.16];
+const KIMI_K25_EAGLE3: &[f64] = &[1.83, 2.43, 2.88, 3.24, 3.46, 3.62];
+const MINIMAX_M3_EAGLE3: &[f64] = &[1.78, 2.38, 2.83, 3.11, 3.35, 3.45];
+const DEEPSEEK_V4_MTP: &[f64] = &[1.79, 2.27, 2.49, 2.54];
+const GLM_52_MTP: &[f64] = &[1.84, 2.50, 2.99, 3.33, 3.61, 3.78];
+const QWEN_35_MTP: &[f64] = &[1.93, 2.73, 3.39, 3.97, 4.41, 4.80];
+const DEEPSEEK_V4_DSPARK: &[f64] = &[1.84, 2.51, 3.01, 3.36, 3.61, 3.77];
+const KIMI_K3_DSPARK: &[f64] = &[1.84, 2.45, 2.87, 3.22, 3.44, 3.54];
+const KIMI_K3_DSPARK_BLOCK: &[f64] = &[1.85, 2.51, 3.00, 3.36, 3.62, 3.75];
+
+/// A round's gain from one draft more is the share of drafts that get this far.
+fn of_lengths(lengths: &[f64]) -> Acceptance {
+    let before = [1.0].into_iter().chain(lengths.iter().copied());
+    of_marginal(&lengths.iter().zip(before).map(|(l, b)| l - b).collect::<Vec<_>>())
+}
+
+fn lookup(match_rate: f64) -> Acceptance {
+    let inner: toml::Table = [("match_rate".to_owned(), match_rate.into())].into_iter().collect();
+    Acceptance {
+        source: toml::Value::Table([("prompt-lookup".to_owned(), inner.into())].into_iter().collect()),
+        positions: 5,
+    }
+}
+
+fn constant(rate: f64, positions: u32) -> Acceptance {
+    Acceptance { source: table("constant", "rate", rate.into()), positions }
+}
+
+/// The acceptance that is taken for a method without `--accept`.
+pub fn assumed(method: DraftMethod) -> Assumed {
+    let three = |says, weak: (_, &[f64]), middle: &[f64], strong: (_, &[f64])| Assumed {
+        says,
+        middle: of_lengths(middle),
+        others: [(weak.0, of_lengths(weak.1)), (strong.0, of_lengths(strong.1))],
+    };
+    match method {
+        DraftMethod::Eagle | DraftMethod::Eagle3 => three(
+            "MiniMax-M3's EAGLE-3 head",
+            ("gpt-oss-120b's EAGLE-3 head", GPT_OSS_EAGLE3),
+            MINIMAX_M3_EAGLE3,
+            ("Kimi-K2.5's EAGLE-3 head", KIMI_K25_EAGLE3),
+        ),
+        DraftMethod::Mtp => three(
+            "GLM-5.2's MTP module",
+            ("DeepSeek-V4-Pro's MTP module", DEEPSEEK_V4_MTP),
+            GLM_52_MTP,
+            ("Qwen3.5-397B's MTP module", QWEN_35_MTP),
+        ),
+        DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn => three(
+            "DeepSeek-V4-Pro's DSpark drafter",
+            ("Kimi-K3's DSpark drafter", KIMI_K3_DSPARK),
+            DEEPSEEK_V4_DSPARK,
+            ("Kimi-K3's with block verification", KIMI_K3_DSPARK_BLOCK),
+        ),
+        DraftMethod::Ngram | DraftMethod::Suffix => Assumed {
+            says: "a lookup that matches at 30 % of the positions",
+            middle: lookup(0.3),
+            others: [("15 % matches", lookup(0.15)), ("60 % matches", lookup(0.6))],
+        },
+        DraftMethod::DraftModel => Assumed {
+            says: "a draft model that is right in 70 % of its drafts",
+            middle: constant(0.7, 5),
+            others: [("right in 55 %", constant(0.55, 5)), ("right in 85 %", constant(0.85, 5))],
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(given: &str) -> Vec<f64> {
+        let source = read(given, Some(3)).unwrap().source;
+        source["by-depth"]["rates"].as_array().unwrap().iter().map(|r| r.as_float().unwrap()).collect()
+    }
+
+    #[test]
+    fn marginal_rates_are_divided_and_conditional_ones_taken() {
+        assert_eq!(rates("marginal=0.8,0.6,0.3"), [0.8, 0.75, 0.5]);
+        assert_eq!(rates("conditional=0.8,0.9"), [0.8, 0.9]);
+        assert_eq!(rates("marginal=0.5,0,0"), [0.5, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_mean_length_is_one_rate() {
+        let of = |given: &str, k| read(given, k).unwrap().source["constant"]["rate"].as_float().unwrap();
+        // 0.5 + 0.25 + 0.125 accepted of three drafts.
+        assert!((of("mean-length=1.875@3", None) - 0.5).abs() < 1e-5);
+        assert!((of("mean-length=1.875", Some(3)) - 0.5).abs() < 1e-5);
+        assert!((of("mean-length=4@3", None) - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_wrong_form_gets_a_hint() {
+        for (given, k, help) in [
+            ("marginal=0.5,0.6", None, "--accept conditional="),
+            ("mean-length=5@3", None, "from 1 to 4 tokens"),
+            ("mean-length=2", None, "mean-length=2.4@3"),
+            ("0.5,0.4", None, "--accept marginal="),
+            ("marginal=50,40", None, "--accept marginal="),
+            ("rate=0.5", None, "--accept marginal="),
+        ] {
+            let wrong = read(given, k).unwrap_err();
+            assert!(wrong.help_text().contains(help), "{given}: {}", wrong.help_text());
+        }
+    }
+
+    #[test]
+    fn an_assumed_drafter_lies_between_its_neighbours() {
+        let tokens = |a: &Acceptance| -> f64 {
+            let rates: Vec<f64> = match a.source.get("by-depth") {
+                Some(of) => of["rates"].as_array().unwrap().iter().map(|r| r.as_float().unwrap()).collect(),
+                None => return f64::NAN,
+            };
+            rates
+                .iter()
+                .take(3)
+                .scan(1.0, |reached, r| {
+                    Some({
+                        *reached *= r;
+                        *reached
+                    })
+                })
+                .sum()
+        };
+        for method in [DraftMethod::Eagle3, DraftMethod::Mtp, DraftMethod::Dflash] {
+            let Assumed { middle, others, .. } = assumed(method);
+            let [weak, strong] = others.map(|(_, a)| tokens(&a));
+            assert!(weak < tokens(&middle) && tokens(&middle) <= strong + 0.02, "{method:?}");
+        }
+    }
+}

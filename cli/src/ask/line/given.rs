@@ -1,0 +1,33 @@
+//! The text that starts a server, as it was given, and its words.
+
+use foretoken_run::spec::problem::Problem;
+use std::ops::Range;
+
+/// A word as the program would get it, and where it stands in the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The word without quotes.
+    pub text: String,
+    /// Its bytes in the text, quotes included.
+    pub span: Range<usize>,
+}
+
+/// The text that starts a server, and its words.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The name of the text in messages.
+    pub name: String,
+    /// The text as it was given.
+    pub text: String,
+    /// The words of the text.
+    pub words: Vec<Word>,
+    /// Is the text YAML, in which each word is a value of its own?
+    pub yaml: bool,
+}
+
+impl Line {
+    /// An error about the bytes `span` of the text.
+    pub fn wrong(&self, span: &Range<usize>, message: impl Into<String>) -> Box<Problem> {
+        Problem::bad_input(message).at(&self.name, &self.text, span.clone())
+    }
+}

@@ -1,0 +1,100 @@
+//! The server that a line starts, in words that both engines share.
+
+use super::flags::Given;
+use super::line::{Line, Word};
+use foretoken_policies::BatchRange;
+use foretoken_run::spec::problem::Result;
+use foretoken_servers::calibrate::recommend::Engine;
+use foretoken_sim::DraftMethod;
+use std::collections::BTreeMap;
+
+/// The server that a line starts.
+#[derive(Debug)]
+pub struct Server {
+    pub engine: Engine,
+    /// The model's name or path, with its place.
+    pub model: Word,
+    pub tensor_parallel: u32,
+    /// Replicas (data parallelism); the load is shared evenly.
+    pub replicas: u32,
+    pub expert_parallel: bool,
+    pub kv_bits: Option<f64>,
+    pub memory_utilization: Option<f64>,
+    /// The flags of quantisation and of the data type.
+    pub quantization: Option<Word>,
+    pub dtype: Option<Word>,
+    /// Settings of `[engine]`.
+    pub settings: BTreeMap<&'static str, toml::Value>,
+    /// The place of the longest request that the server allows.
+    pub longest_at: Option<std::ops::Range<usize>>,
+    pub speculation: Option<Speculation>,
+    /// All flags that have to do with speculation.
+    pub speculative: Vec<Given>,
+    /// Flags that were used, as written.
+    pub used: Vec<String>,
+    pub no_matter: Vec<String>,
+    pub unknown: Vec<String>,
+    /// What the answer takes for granted.
+    pub assumed: Vec<String>,
+}
+
+/// The drafter that a line gives its server.
+#[derive(Clone, Debug)]
+pub struct Speculation {
+    pub method: DraftMethod,
+    /// The draft model's name or path, with its place.
+    pub drafter: Option<Word>,
+    /// Tokens that are drafted.
+    pub k: u32,
+    /// vLLM's table by batch size; empty without one.
+    pub table: Vec<BatchRange>,
+    /// The word that the method stands in.
+    pub at: Word,
+}
+
+impl Server {
+    /// A server with nothing but a model.
+    pub fn of(engine: Engine, model: Word) -> Server {
+        Server {
+            engine,
+            model,
+            tensor_parallel: 1,
+            replicas: 1,
+            expert_parallel: false,
+            kv_bits: None,
+            memory_utilization: None,
+            quantization: None,
+            dtype: None,
+            settings: BTreeMap::new(),
+            longest_at: None,
+            speculation: None,
+            speculative: Vec::new(),
+            used: Vec::new(),
+            no_matter: Vec::new(),
+            unknown: Vec::new(),
+            assumed: Vec::new(),
+        }
+    }
+
+    /// Sets a key of `[engine]`.
+    pub fn set(&mut self, key: &'static str, value: impl Into<toml::Value>) {
+        self.settings.insert(key, value.into());
+    }
+}
+
+/// The bits of a number in the KV cache.
+///
+/// # Errors
+/// The name of the type is not known.
+pub fn kv_bits(line: &Line, flag: &Given) -> Result<Option<f64>> {
+    match flag.text() {
+        "auto" => Ok(None),
+        t if t.starts_with("fp8") => Ok(Some(8.0)),
+        "int8" => Ok(Some(8.0)),
+        "nvfp4" | "fp4" | "fp4_e2m1" | "int4" => Ok(Some(4.5)),
+        "bf16" | "bfloat16" | "fp16" | "float16" | "half" => Ok(Some(16.0)),
+        other => Err(line
+            .wrong(flag.place(), format!("{other} is no type of the KV cache that is known"))
+            .help("known are auto, fp8 and its kinds, int8, fp4, bfloat16, float16")),
+    }
+}

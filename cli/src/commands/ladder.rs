@@ -1,0 +1,83 @@
+//! `foretoken ladder`: splits each policy's loss into parts by cause, such as wrong beliefs about costs. The loss says
+//! how much slower the policy is than the best oracle, a policy that knows more than a server can. The parts are called
+//! rungs.
+
+use super::print;
+use crate::cli::format::Format;
+use crate::shipped;
+use clap::Args;
+use foretoken_report::read_cells;
+use foretoken_run::cells::{LADDER_JSON, LADDER_PAGE, Mode, entries};
+use foretoken_run::complete::{Complete, How, complete};
+use foretoken_run::inert::Check;
+use foretoken_run::ladder::{Ladders, page, plan_of, render, render_json};
+use foretoken_run::machine;
+use foretoken_run::spec::problem::{Problem, Result};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+pub const EXAMPLES: &str = "Examples:
+  foretoken ladder experiments/quickstart.toml --set 'policies=[{ adaspec = {} }]' --set seeds='[1]'
+  foretoken ladder experiments/quickstart.toml --set workload.requests=1000 -o results/ladder --resume
+
+Each rung gives a policy one more thing that it does not know, in a full run on the same luck: the true cost, the true
+calibration, the true rates; then the bounds that know what was observed, all confidences, and the lengths; then the
+best oracle. The heights sum to the policy's loss; negative ones are printed. A rung that does not apply is a dash: the
+program has no policies with the true cost, calibration or rates yet.";
+
+#[derive(Debug, Args)]
+pub struct LadderArgs {
+    /// The experiment; the loss of each of its policies against the best oracle is split by cause
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; the new value may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Folder for the results [default: results/ladder-<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Continue the unfinished run in the output folder
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace the results in the output folder
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// How to print the ladders, which split each policy's loss by cause
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// Runs the experiment with its policies, and with variants of them that know more than a server can know (such as the
+/// true costs). Then writes and prints the ladders: the loss of each policy against the best oracle, split by cause.
+pub fn run(args: &LadderArgs) -> Result<()> {
+    let document = shipped::read_document(&args.file, &args.sets)?;
+    let (plan, ways) = plan_of(document, shipped::folder(&args.file))?;
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
+    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("ladder-"));
+    let mode = match (args.overwrite, args.resume) {
+        (true, _) => Mode::Overwrite,
+        (_, true) => Mode::Resume,
+        _ => Mode::Fresh,
+    };
+    let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
+    let how = How { mode, figures: false, check_settings: Check::Never };
+    let Complete { folder, made, .. } = complete(&plan, path, how, &pool, crate::work())?;
+    if made.is_none() {
+        eprintln!("{} is complete: nothing to run", folder.path().display());
+    }
+    let cells = read_cells(folder.path(), &entries(&plan)).map_err(|e| Problem::failed(e.to_string()))?;
+    let ladders = Ladders::of(&plan, &ways, &cells)
+        .ok_or_else(|| Problem::bad_input("a run finished no request, so it has no latency to compare"))?;
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs_err::write(&path, text).map(|()| path).map_err(|e| Problem::failed(e.to_string()))
+    };
+    write(LADDER_JSON, render_json(&ladders))?;
+    eprintln!("page: {}\nresults: {}", write(LADDER_PAGE, page(&ladders).html())?.display(), folder.path().display());
+    print(&match args.format {
+        Format::Table => render(&ladders),
+        Format::Json => render_json(&ladders),
+    })
+}

@@ -1,0 +1,102 @@
+//! The shipped experiments that need no other file. Their texts are part of the program, so that `foretoken run
+//! quickstart` works without a checkout of the source.
+
+use foretoken_run::load::parse_document;
+use foretoken_run::plan::Plan;
+use foretoken_run::spec::document::Document;
+use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::text;
+use std::path::Path;
+
+const BENCH_POISSON: &str = include_str!("../experiments/bench-poisson.toml");
+
+/// Name and text of each shipped experiment. The text is the file `experiments/NAME.toml`.
+const SHIPPED: [(&str, &str); 12] = [
+    ("quickstart", include_str!("../experiments/quickstart.toml")),
+    ("capacity", include_str!("../experiments/capacity.toml")),
+    ("fleet", include_str!("../experiments/fleet.toml")),
+    ("fleet-day", include_str!("../experiments/fleet-day.toml")),
+    ("prefill-decode", include_str!("../experiments/prefill-decode.toml")),
+    ("capacity-slo", include_str!("../experiments/capacity-slo.toml")),
+    ("orders", include_str!("../experiments/orders.toml")),
+    ("observe", include_str!("../experiments/observe.toml")),
+    ("serve", include_str!("../experiments/serve.toml")),
+    ("live-cpu", include_str!("../experiments/live-cpu.toml")),
+    ("bench-poisson", BENCH_POISSON),
+    ("bench-poisson-fixed4", include_str!("../experiments/bench-poisson-fixed4.toml")),
+];
+
+/// The plan (checked list of runs) of an experiment with the overrides `sets`. `file` is a file or the name of a
+/// shipped experiment.
+///
+/// # Errors
+/// No file and no shipped experiment has this name, or the experiment is wrong.
+pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
+    Plan::of(read_document(file, sets)?, folder(file))
+}
+
+/// The plan (checked list of runs) of the built-in experiment that `foretoken bench` times if the user gives no file.
+///
+/// # Errors
+/// An override is wrong.
+pub fn yardstick(sets: &[String]) -> Result<Plan> {
+    Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
+}
+
+/// Reads an experiment and applies the overrides `sets`. `file` is a path or the name of a shipped experiment. If a
+/// file or folder of this name exists in the working directory, it is taken and not the shipped experiment. Keys and
+/// values are not checked yet.
+///
+/// # Errors
+/// No file and no shipped experiment has this name, the file is not TOML, or an override is not `path=value`.
+pub fn read_document(file: &Path, sets: &[String]) -> Result<Document> {
+    let ending = if shipped(file).is_some() { ".toml" } else { "" };
+    parse_document(&format!("{}{ending}", file.display()), &read(file)?, sets)
+}
+
+/// The text of an experiment. `file` is a file or the name of a shipped experiment.
+///
+/// # Errors
+/// No file and no shipped experiment has this name, or the file cannot be read.
+pub fn read(file: &Path) -> Result<String> {
+    if let Some(text) = shipped(file) {
+        return Ok(text.to_owned());
+    }
+    text::read(file).map_err(|e| {
+        let names = SHIPPED.map(|(name, _)| name).join(", ");
+        Problem::bad_input(format!("cannot read the experiment: {e}"))
+            .help(format!("give a TOML file, or the name of a shipped experiment: {names}"))
+    })
+}
+
+/// The folder to which relative paths in the experiment `file` refer.
+pub fn folder(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// The text of the shipped experiment that `file` names. `None` if no shipped experiment has this name, or if `file`
+/// exists as a path.
+fn shipped(file: &Path) -> Option<&'static str> {
+    let name = file.to_str().filter(|_| !file.exists())?;
+    SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shipped_experiment_is_found_by_its_name_alone() {
+        for (name, _) in SHIPPED {
+            // This experiment has no number of requests, because `foretoken capacity` chooses it.
+            let sets = name.starts_with("capacity").then(|| "workload.requests=100".to_owned());
+            let document = read_document(Path::new(name), sets.as_slice()).unwrap();
+            let plan_of = if name == "observe" { Plan::to_observe } else { Plan::of };
+            plan_of(document, Path::new("")).unwrap_or_else(|e| panic!("{name}: {}", e.in_words()));
+        }
+        for other in ["Quickstart", "./quickstart"] {
+            let refused = read_document(Path::new(other), &[]).map(drop).unwrap_err().in_words();
+            assert!(refused.contains("the name of a shipped experiment: quickstart, "), "{refused}");
+        }
+    }
+}

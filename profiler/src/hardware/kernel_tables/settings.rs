@@ -1,0 +1,189 @@
+//! The setting `kernels`: pass times that are summed from the kernel times of an installed package.
+
+use super::package::{Package, SYSTEMS, TESTED};
+use super::pass::{KernelPass, Provenance};
+use super::sum::sum;
+use super::table_set::TableSet;
+use super::terms::Setup;
+use crate::hardware::bad::{BadLatency, bad};
+use crate::hardware::floors::floors;
+use crate::hardware::gpus::{GpuChoice, GpuName};
+use crate::hardware::models::ModelChoice;
+use crate::hardware::roofline::RooflineSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// Pass times that are summed from measured kernels. The kernel times are in the PyPI package aiconfigurator-core,
+/// which must be installed or unpacked (`foretoken hardware kernels` says what it has).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KernelsSpec {
+    /// The GPU, a preset whose kernels the package has (`foretoken hardware kernels`).
+    pub gpu: GpuName,
+    /// The engine whose kernels are taken.
+    pub engine: Engine,
+    /// The model: the name of a preset (`foretoken models list`), `{ config = "config.json" }`, or a shape (sizes and
+    /// bits).
+    pub model: ModelChoice,
+    /// Number of GPUs over which the model is split by tensor parallelism, at least 1. All-reduces were measured over
+    /// 2, 4 and 8 GPUs. Default: 1.
+    #[serde(default = "one")]
+    pub tensor_parallel: u32,
+    /// Expert parallelism: each GPU holds whole experts. If false, each expert is split over all GPUs. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expert_parallel: bool,
+    /// Bits of a number in the KV cache (vLLM `kv_cache_dtype`), 1 to 32. Default: `bits.kv` of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_bits: Option<f64>,
+    /// Whether all matrix products are computed in bf16, even with quantised weights. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weight_only: bool,
+    /// Whether weights in fp8 have a scale for each block of 128 x 128 (`weight_block_size` in a `config.json`). Other
+    /// kernels multiply them. Default: false, a scale for each matrix or channel.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fp8_blocks: bool,
+    /// The folder of the package: an unpacked wheel, its `aiconfigurator_core`, or `systems`. Default: the folder named
+    /// by the variable `FORETOKEN_KERNELS`, else the installed package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// Share of each GPU's memory that the server may use (vLLM `gpu_memory_utilization`), in (0, 1].
+    #[serde(default = "memory_utilization")]
+    pub memory_utilization: f64,
+    /// Memory that is kept free for activations on each GPU (assumed), bytes, ≥ 0.
+    #[serde(default = "activation_bytes")]
+    pub activation_bytes: f64,
+}
+
+/// An engine whose kernels were measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// vLLM
+    Vllm,
+    /// SGLang
+    Sglang,
+    /// TensorRT-LLM
+    Trtllm,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.folder())
+    }
+}
+
+impl Engine {
+    fn folder(self) -> &'static str {
+        match self {
+            Engine::Vllm => "vllm",
+            Engine::Sglang => "sglang",
+            Engine::Trtllm => "trtllm",
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+fn memory_utilization() -> f64 {
+    RooflineSpec::new("", "").memory_utilization
+}
+fn activation_bytes() -> f64 {
+    RooflineSpec::new("", "").activation_bytes
+}
+
+type Built = Result<Arc<(KernelPass, Provenance)>, BadLatency>;
+
+/// The passes that were summed before, by their settings as JSON. An experiment checks and builds its settings several
+/// times, and the tables are read once.
+static BUILT: LazyLock<Mutex<HashMap<String, Built>>> = LazyLock::new(Mutex::default);
+
+impl KernelsSpec {
+    /// The roofline of the same GPU and model, which knows the memory and the shape.
+    pub fn roofline(&self) -> RooflineSpec {
+        RooflineSpec {
+            gpu: GpuChoice::Preset(self.gpu.clone()),
+            model: self.model.clone(),
+            tensor_parallel: self.tensor_parallel,
+            expert_parallel: self.expert_parallel,
+            kv_bits: self.kv_bits,
+            weight_only: self.weight_only,
+            memory_utilization: self.memory_utilization,
+            activation_bytes: self.activation_bytes,
+            ..RooflineSpec::new("", "")
+        }
+    }
+
+    /// Checks the values that serde cannot check, and sums the pass.
+    ///
+    /// # Errors
+    /// The errors of [`RooflineSpec::check`]; the package is not found, has no tables of the GPU or the engine, lacks a
+    /// shape of the model, or has a broken file.
+    pub fn check(&self) -> Result<(), BadLatency> {
+        self.summed().map(|_| ())
+    }
+
+    /// Builds the latency model.
+    ///
+    /// # Errors
+    /// The errors of [`check`](KernelsSpec::check).
+    pub fn build(&self) -> Result<KernelPass, BadLatency> {
+        self.summed().map(|built| built.0.clone())
+    }
+
+    /// What the times come from.
+    ///
+    /// # Errors
+    /// The errors of [`check`](KernelsSpec::check).
+    pub fn provenance(&self) -> Result<Provenance, BadLatency> {
+        self.summed().map(|built| built.1.clone())
+    }
+
+    fn summed(&self) -> Built {
+        // A file of a model is replaced by its shape before a pass is summed.
+        let key = serde_json::to_string(self).map_err(|e| bad("model", e.to_string()))?;
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = built.get(&key) {
+            return known.clone();
+        }
+        let now = self.read();
+        built.insert(key, now.clone());
+        now
+    }
+
+    fn read(&self) -> Built {
+        let roofline = self.roofline();
+        roofline.check()?;
+        let GpuName(name) = &self.gpu;
+        let (gpu, shape) = (roofline.gpu.gpu()?, roofline.shape()?);
+        let system = SYSTEMS.into_iter().find(|(preset, _)| preset == name).map(|(_, system)| system);
+        let system = system.ok_or_else(|| {
+            let known: Vec<&str> = SYSTEMS.into_iter().map(|(preset, _)| preset).collect();
+            bad("gpu", format!("{name} has no measured kernels; there are {}", known.join(", ")))
+        })?;
+        let package = Package::find(self.package.as_deref()).map_err(|why| bad("package", why))?;
+        let tables = TableSet::new(&package, system, self.engine.folder());
+        if package.version.as_deref() != Some(TESTED) {
+            tables.note(format!("{}, not the version that was compared with servers", package.title()));
+        }
+        if name == "gh200" {
+            tables.note("the package has no GH200: kernels of an H100, whose bandwidth is 84 % of it".to_owned());
+        }
+        let floors = floors(&roofline.gpu, &gpu);
+        let setup = Setup {
+            tensor_parallel: self.tensor_parallel,
+            expert_parallel: self.expert_parallel,
+            blocks: self.fp8_blocks,
+            gpu: &gpu,
+            floors,
+        };
+        let pass = sum(&tables, &shape, setup).map_err(|why| {
+            let key = if package.systems().iter().any(|s| s == system) { "model" } else { "gpu" };
+            bad(key, why)
+        })?;
+        let source = format!("kernels of {} on {system}, {}", self.engine, package.title());
+        Ok(Arc::new((pass, Provenance { source, notes: tables.notes() })))
+    }
+}

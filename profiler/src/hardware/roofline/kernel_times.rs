@@ -1,0 +1,71 @@
+//! The built roofline with floors: the seconds of each kind of kernel of a pass.
+
+use super::attention_times::AttentionTimes;
+use super::experts_read::ExpertsRead;
+use crate::hardware::floors::Join;
+use foretoken_sim::PassShape;
+
+/// The seconds of each kind of kernel of a pass. What does not depend on the pass is computed once.
+#[derive(Clone, Debug)]
+pub(super) struct KernelTimes {
+    /// Fixed seconds of a pass: the host's, and the floors of all kernels.
+    pub(super) fixed_s: f64,
+    /// Products by precision.
+    pub(super) products: Vec<ProductTimes>,
+    /// Routed experts, in groups of layers with equal numbers of experts.
+    pub(super) experts: Vec<ExpertTimes>,
+    /// Attention over KV.
+    pub(super) attention: Vec<AttentionTimes>,
+    /// Seconds for each request: of attention, and to read and write recurrent states.
+    pub(super) request_s: f64,
+    /// Seconds for each token: of small kernels, all-reduces, and the queries and outputs of attention.
+    pub(super) token_s: f64,
+    pub(super) expert_reuse: f64,
+    pub(super) experts_read: ExpertsRead,
+}
+
+/// All products of one precision. They have equal ratios of moving and computing, so that their times add up to the
+/// time of one product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProductTimes {
+    /// Seconds to read the weights.
+    pub(super) moved_s: f64,
+    /// Seconds to compute one token.
+    pub(super) computed_s: f64,
+    pub(super) join: Join,
+}
+
+/// The routed experts of layers with equal numbers of experts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpertTimes {
+    pub(super) total: f64,
+    /// Probability that a token does not use a given expert of a layer.
+    pub(super) miss: f64,
+    /// Seconds to read the weights of one expert in every layer of the group.
+    pub(super) moved_s: f64,
+    /// Seconds to compute one token.
+    pub(super) computed_s: f64,
+    pub(super) join: Join,
+}
+
+impl KernelTimes {
+    /// Adds products that read weights for `moved_s` seconds and compute a token in `computed_s`.
+    pub(super) fn add_products(&mut self, join: Join, moved_s: f64, computed_s: f64) {
+        self.products.push(ProductTimes { moved_s, computed_s, join });
+    }
+
+    /// Time of a pass, seconds.
+    pub(super) fn pass_s(&self, shape: PassShape) -> f64 {
+        let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
+        let products = self.products.iter().map(|p| p.join.seconds(p.moved_s, p.computed_s * tokens)).sum::<f64>();
+        let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
+        let counted = self.experts_read.at(tokens);
+        let experts = self.experts.iter().map(|e| {
+            let read = counted.unwrap_or_else(|| e.total * (1.0 - e.miss.powf(choosers)));
+            e.join.seconds(read * e.moved_s, e.computed_s * tokens)
+        });
+        let experts = experts.sum::<f64>();
+        let attention = self.attention.iter().map(|a| a.joined(shape)).sum::<f64>();
+        self.fixed_s + products + experts + attention + self.request_s * requests + self.token_s * tokens
+    }
+}

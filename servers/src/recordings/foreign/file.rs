@@ -1,0 +1,51 @@
+//! Reads a file of vLLM, SGLang or a load generator as bytes or text.
+
+use crate::recordings::unread::Unread;
+use std::io::Error;
+use std::path::Path;
+
+/// All bytes of the file at `path`, which must be a regular file and not empty.
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
+    let io = |e: Error| Unread::file(path, format!("cannot be read: {e}"), "check the path and its permissions");
+    // Only regular files are read. A file is read twice, first to detect its format, and a pipe cannot be read twice. A
+    // device may never end.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        return Err(Unread::file(path, "is not a regular file", "save what it delivers to a file first"));
+    }
+    let bytes = std::fs::read(path).map_err(io)?;
+    match bytes.is_empty() {
+        true => Err(Unread::file(path, "is empty", "did the tool that wrote it end well?")),
+        false => Ok(bytes),
+    }
+}
+
+/// `bytes` as UTF-8 text. If `bytes` are not UTF-8, the error names the line of the first wrong byte.
+pub(super) fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Unread> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let at = e.valid_up_to();
+        let line = 1 + newlines(&bytes[..at]);
+        let what = format!("is not UTF-8 text at byte {at}");
+        Unread::line(path, line, what, "give the file as it was written; unpack it if it is compressed")
+    })
+}
+
+/// Number of newlines in `text`.
+pub(super) fn newlines(text: &[u8]) -> usize {
+    text.iter().filter(|&&b| b == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recordings::foreign::testing::file;
+
+    #[test]
+    fn files_without_text_are_refused() {
+        let bad = utf8(Path::new("f"), b"{}\n{\"a\": \"\xe9\"}").unwrap_err();
+        assert_eq!((bad.line, bad.what.as_str()), (Some(2), "is not UTF-8 text at byte 10"));
+        assert_eq!(bytes(file(b"").path()).unwrap_err().what, "is empty");
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(bytes(folder.path()).unwrap_err().what, "is not a regular file");
+        assert!(bytes(&folder.path().join("none")).unwrap_err().what.starts_with("cannot be read"));
+    }
+}
