@@ -13,6 +13,7 @@ use foretoken_run::spec::problem::Result;
 /// How far ahead should this server speculate, for which request, at this moment?
 #[derive(Debug, Parser)]
 #[command(name = "foretoken", version, propagate_version = true, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(help_template = template())]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -23,23 +24,29 @@ const EXIT_CODES: &str = "Examples:
   foretoken policies show adaspec
   foretoken explore
 
-Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative, \
-                          4 hardware missing, 130 interrupted,\n\
-                          134 out of memory after all (aborted; a run goes on with --resume)
+Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative,
+4 hardware missing, 130 interrupted, 134 out of memory after all (aborted; a run
+goes on with --resume)
 
-FORETOKEN_MEMORY_GIB: memory this program may use, in GiB [default: three quarters of the machine's]. What would take more is \
-                          refused before it begins";
+FORETOKEN_MEMORY_GIB: memory that this program may use, in GiB [default: three
+quarters of the machine's]. What would take more is refused before it begins";
 
-/// Makes the enum [`Command`]. Each row of the table is one command: its line in the help, its name, and its arguments.
-/// The command's file in [`commands`](crate::commands) has the struct of the arguments, the constant `EXAMPLES` and the
-/// function `run`. If a row says `needs` and a Cargo feature, `run` is in the command's file `work`, which is built
-/// only with this feature. If a row says `with` and a value, `run` also gets this value.
+/// Makes the enum [`Command`] and the list of commands in the help ([`GROUPS`]). Each group has a heading, and a row
+/// for each command: its line in the help, its name, and its arguments. The command's file in [`commands`](crate::commands)
+/// has the struct of the arguments, the constant `EXAMPLES` and the function `run`. If a row says `needs` and a Cargo
+/// feature, `run` is in the command's file `work`, which is built only with this feature. If a row says `with` and a
+/// value, `run` also gets this value.
 macro_rules! commands {
-    ($(#[doc = $says:literal] $name:ident, $file:ident::$args:ident $(, needs $feature:tt)? $(, with $value:expr)?;)+) => {
+    ($($heading:literal {
+        $(#[doc = $says:literal] $name:ident, $file:ident::$args:ident $(, needs $feature:tt)? $(, with $value:expr)?;)+
+    })+) => {
         #[derive(Debug, Subcommand)]
         pub enum Command {
-            $(#[doc = $says] #[command(after_help = commands::$file::EXAMPLES)] $name(commands::$file::$args),)+
+            $($(#[doc = $says] #[command(after_help = commands::$file::EXAMPLES)] $name(commands::$file::$args),)+)+
         }
+
+        /// The groups of commands in the help, each as (heading, commands); a command is (name, line).
+        const GROUPS: &[(&str, &[(&str, &str)])] = &[$(($heading, &[$((stringify!($name), $says)),+])),+];
 
         impl Command {
             /// Runs the command that the user named, with its parsed arguments.
@@ -48,7 +55,7 @@ macro_rules! commands {
             /// The command fails, or the program was built without the feature that the command needs.
             pub fn run(&self) -> Result<()> {
                 match self {
-                    $(Command::$name(args) => commands!(@run $file, args $(, needs $feature)? $(, with $value)?),)+
+                    $($(Command::$name(args) => commands!(@run $file, args $(, needs $feature)? $(, with $value)?),)+)+
                 }
             }
         }
@@ -64,64 +71,103 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Say what to draft instead, and by how much it is faster, for the line that starts a vLLM or SGLang server
-    Ask, ask::AskArgs;
-    /// Run an experiment: replay a trace under several policies and compare them
-    Run, run::RunArgs;
-    /// Merge the finished shards of a run
-    Merge, merge::MergeArgs;
-    /// Find the highest rate of requests at which each policy keeps the experiment's latency bounds
-    Capacity, capacity::CapacityArgs;
-    /// Split each policy's loss against the best oracle by cause, such as wrong costs or wrong acceptance rates
-    Ladder, ladder::LadderArgs;
-    /// Find the fewest GPUs with which a fleet keeps the experiment's latency bounds at its own load
-    Fleet, fleet::FleetArgs;
-    /// Run an experiment on a device: the same engine and policies, real passes, a real clock
-    Live, live::LiveArgs, needs "live";
-    /// Run an experiment on a device and in the simulator, and say how far apart they are
-    Validate, validate::ValidateArgs, needs "live";
-    /// Send an experiment's workload to a running server and record its answers
-    Observe, observe::ObserveArgs, needs "observe";
-    /// Serve HTTP clients as a vLLM server does; a simulated engine times the answers
-    Serve, serve::ServeArgs, needs "observe";
-    /// Fit pass costs and acceptance to observed runs; write a profile, a truth table, traces and an experiment
-    Calibrate, calibrate::CalibrateArgs;
-    /// Recommend how many tokens a server should draft for its traffic, with the gain and the engine's settings
-    Recommend, recommend::RecommendArgs;
-    /// Measure how fast the simulator runs an experiment
-    Bench, bench::BenchArgs;
-    /// Make the page of a results folder, to be opened in a browser
-    Report, report::ReportArgs;
-    /// Show the page of a results folder in the browser
-    Open, open::OpenArgs;
-    /// Describe a request trace, or write documents as prompts
-    Traces, traces::TracesArgs;
-    /// List, describe or add policies
-    Policies, policies::PoliciesArgs;
-    /// List and describe model presets, or what is read from a config.json
-    Models, models::ModelsArgs;
-    /// List and describe GPU presets
-    Hardware, hardware::HardwareArgs;
-    /// Print what each policy would draft for the requests of a server, whose state you write as JSON
-    Decide, decide::DecideArgs;
-    /// Write settings for vLLM and SGLang, and timelines
-    Export, export::ExportArgs;
-    /// Write a page that shows where speculation stops paying, as you move sliders
-    Explore, explore::ExploreArgs;
-    /// Time the forward passes of a target and a draft on this machine, and write a profile
-    Profile, profile::ProfileArgs, needs "live";
-    /// Record which drafts of a draft model are right on a target's own text
-    ProfileAcceptance, profile_acceptance::ProfileAcceptanceArgs, needs "live";
-    /// Report on which devices of this machine models can run
-    Doctor, doctor::DoctorArgs, needs "live";
-    /// Print the settings of an experiment: allowed values, default, meaning
-    Settings, settings::SettingsArgs;
-    /// Print the JSON schema of experiments, for editors
-    Schema, schema::SchemaArgs;
-    /// Print a script with which a shell completes foretoken's commands
-    Completions, complete::CompletionsArgs, with Cli::command();
-    /// Write manual pages
-    Man, man::ManArgs, with Cli::command();
+    "Ask" {
+        /// Say what to draft instead, and by how much it is faster, for the line that starts a vLLM or SGLang server
+        Ask, ask::AskArgs;
+        /// Run an experiment: replay a trace under several policies and compare them
+        Run, run::RunArgs;
+        /// Recommend how many tokens a server should draft for its traffic, with the gain and the engine's settings
+        Recommend, recommend::RecommendArgs;
+        /// Find the highest rate of requests at which each policy keeps the experiment's latency bounds
+        Capacity, capacity::CapacityArgs;
+        /// Find the fewest GPUs with which a fleet keeps the experiment's latency bounds at its own load
+        Fleet, fleet::FleetArgs;
+        /// Write a page that shows where speculation stops paying, as you move sliders
+        Explore, explore::ExploreArgs;
+        /// Split each policy's loss against the best oracle by cause, such as wrong costs or wrong acceptance rates
+        Ladder, ladder::LadderArgs;
+    }
+    "Your server" {
+        /// Send an experiment's workload to a running server and record its answers
+        Observe, observe::ObserveArgs, needs "observe";
+        /// Fit pass costs and acceptance to observed runs; write a profile, a truth table, traces and an experiment
+        Calibrate, calibrate::CalibrateArgs;
+        /// Run an experiment on a device and in the simulator, and say how far apart they are
+        Validate, validate::ValidateArgs, needs "live";
+        /// Write settings for vLLM and SGLang, and timelines
+        Export, export::ExportArgs;
+        /// Serve HTTP clients as a vLLM server does; a simulated engine times the answers
+        Serve, serve::ServeArgs, needs "observe";
+    }
+    "Your device" {
+        /// Report on which devices of this machine models can run
+        Doctor, doctor::DoctorArgs, needs "live";
+        /// Time the forward passes of a target and a draft on this machine, and write a profile
+        Profile, profile::ProfileArgs, needs "live";
+        /// Record which drafts of a draft model are right on a target's own text
+        ProfileAcceptance, profile_acceptance::ProfileAcceptanceArgs, needs "live";
+        /// Run an experiment on a device: the same engine and policies, real passes, a real clock
+        Live, live::LiveArgs, needs "live";
+    }
+    "Look up" {
+        /// List, describe or add policies
+        Policies, policies::PoliciesArgs;
+        /// List and describe model presets, or what is read from a config.json
+        Models, models::ModelsArgs;
+        /// List and describe GPU presets
+        Hardware, hardware::HardwareArgs;
+        /// Describe a request trace, or write documents as prompts
+        Traces, traces::TracesArgs;
+        /// Print the settings of an experiment: allowed values, default, meaning
+        Settings, settings::SettingsArgs;
+        /// Print the JSON schema of experiments, for editors
+        Schema, schema::SchemaArgs;
+        /// Print what each policy would draft for the requests of a server, whose state you write as JSON
+        Decide, decide::DecideArgs;
+    }
+    "Results" {
+        /// Make the page of a results folder, to be opened in a browser
+        Report, report::ReportArgs;
+        /// Show the page of a results folder in the browser
+        Open, open::OpenArgs;
+        /// Merge the finished shards of a run
+        Merge, merge::MergeArgs;
+        /// Measure how fast the simulator runs an experiment
+        Bench, bench::BenchArgs;
+    }
+    "This program" {
+        /// Print a script with which a shell completes foretoken's commands
+        Completions, complete::CompletionsArgs, with Cli::command();
+        /// Write manual pages
+        Man, man::ManArgs, with Cli::command();
+    }
+}
+
+/// The help of the program: its commands in groups, in lines of at most 80 columns. Clap would list all of them in one
+/// block and leave the lines to the terminal, which breaks words.
+fn template() -> String {
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n\nCommands:\n".to_owned();
+    for (heading, commands) in GROUPS {
+        text += &format!("\n {heading}\n");
+        for (name, says) in *commands {
+            let first = format!("  {:<20}", kebab(name));
+            let options = textwrap::Options::new(80).initial_indent(&first).subsequent_indent("                      ");
+            text += &(textwrap::fill(says.trim(), options) + "\n");
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}"
+}
+
+/// A command's name as it is typed: `ProfileAcceptance` is `profile-acceptance`.
+fn kebab(name: &str) -> String {
+    let mut typed = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !typed.is_empty() {
+            typed.push('-');
+        }
+        typed.push(letter.to_ascii_lowercase());
+    }
+    typed
 }
 
 /// The error for a command that needs the Cargo feature `feature`, if the program was built without this feature.

@@ -14,6 +14,7 @@ fn help_has_examples_and_exit_codes() {
     for part in ["run", "bench", "traces", "policies", "doctor", "Exit codes: 0 ok, 1 failed, 2 bad input"] {
         assert!(help.contains(part), "{part} is missing in\n{help}");
     }
+    assert!(help.lines().all(|line| line.chars().count() <= 80), "a line is wider than a terminal\n{help}");
     let help = stdout(&["run", "--help"]);
     for part in ["Examples:", "foretoken run experiments/quickstart.toml", "--set <PATH=VALUE>", "--resume"] {
         assert!(help.contains(part), "{part} is missing in\n{help}");

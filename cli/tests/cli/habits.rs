@@ -28,7 +28,7 @@ const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
 
 /// The commands listed in a help text.
 fn commands(help: &str) -> Vec<&str> {
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| *line != "Options:");
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
 }

@@ -1,6 +1,6 @@
 """Sweeps on a Ray cluster. Shards are tasks; results are on storage that all nodes share.
 
-Ray is not installed with Foretoken: ``pip install 'foretoken[ray]'``, or the Ray that the cluster has.
+Ray is not installed with Foretoken: ``pip install 'foretoken-testbed[ray]'``, or the Ray that the cluster has.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise Error("Ray is not installed", hint="pip install 'foretoken[ray]', or the version that the cluster has") from None
+        raise Error("Ray is not installed", hint="pip install 'foretoken-testbed[ray]', or the version that the cluster has") from None
     return ray
 
 
