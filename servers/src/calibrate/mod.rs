@@ -34,7 +34,10 @@ mod write;
 
 #[cfg(test)]
 mod rounded;
-#[cfg(any(test, feature = "synthetic"))]
+// For tests, here and of the command line, which are built with the feature `observe`. A feature of its own would make
+// cargo build this crate once more.
+#[cfg(feature = "observe")]
+#[doc(hidden)]
 pub mod synthetic;
 #[cfg(test)]
 mod tests;
