@@ -2,7 +2,8 @@
 
 Run experiments (:func:`run`), read their results (:class:`Results`), write policies (:class:`Policy`), search the
 highest rate of requests that each policy sustains (:func:`capacity`) and the fewest GPUs of a fleet (:func:`fleet`),
-and sweep on a cluster (``import foretoken.ray``).
+advise a real server (:func:`ask`, :func:`observe`, :func:`calibrate`, :func:`recommend`), and sweep on a cluster
+(``import foretoken.ray``).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from foretoken.experiment import ForetokenWarning, capacity, decide, fleet, merg
 from foretoken.files import Profile, TruthTable
 from foretoken.policy import Beam, Belief, Coefficients, Context, Expansion, Limit, PassTimes, Policy
 from foretoken.results import Capacity, Fleet, Results
+from foretoken.server import Answer, ask, calibrate, observe, recommend
 
 __all__ = [
+    "Answer",
     "BadInput",
     "Batch",
     "Beam",
@@ -41,11 +44,15 @@ __all__ = [
     "Tree",
     "TruthTable",
     "__version__",
+    "ask",
+    "calibrate",
     "capacity",
     "decide",
     "fleet",
     "merge",
+    "observe",
     "policies",
+    "recommend",
     "run",
     "shard",
     "state",
