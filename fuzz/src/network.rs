@@ -67,7 +67,7 @@ pub fn metrics(data: &[u8]) {
 /// Reads the body of a request to `foretoken serve`, once as a completion and once as a chat. An accepted request must
 /// fit into `max_model_len`, prompt and output together. A refusal must name the parameter at fault.
 pub fn request_body(data: &[u8]) {
-    let reading = Reading { bytes_per_token: 4, block: Some(16) };
+    let reading = Reading { tokenizer: None, bytes_per_token: 4, block: Some(16) };
     let limits = Limits { model: "m".into(), max_model_len: 4096, reading };
     for form in [Form::Completion, Form::Chat] {
         match read(form, data, &limits) {

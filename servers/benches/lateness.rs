@@ -106,6 +106,7 @@ fn server() {
         model: "bench".into(),
         max_waiting: 4096,
         bytes_per_token: 1,
+        tokenizer: None,
         step_log: None,
     };
     let mut engine = simulation.online(Speculation::Policy(Box::new(Three)));

@@ -224,6 +224,32 @@ fn completions_and_chats_are_answered_as_vllm_does() {
     assert!((decode.elapsed_s - (0.00616 + 3.0 * 0.0006)).abs() < 0.0001, "{decode:?}");
 }
 
+/// With a tokenizer prompts count in its tokens, and `/tokenize` gives the ids that a prompt of ids may have.
+#[test]
+fn a_tokenizer_counts_prompts_and_answers() {
+    let place = Place::holding(EXPERIMENT);
+    let bytes = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/pair/target/tokenizer.json");
+    let server = Server::start(&place, &["--tokenizer", bytes]);
+    let made = server.json("/tokenize", r#"{"model": "m", "prompt": "twelve bytes"}"#);
+    assert_eq!((&made["count"], &made["max_model_len"]), (&12.into(), &1024.into()), "{made}");
+    assert_eq!(made["tokens"][0], u32::from(b't'));
+    let back = server.json("/detokenize", &format!(r#"{{"model": "m", "tokens": {}}}"#, made["tokens"]));
+    assert_eq!(back["prompt"], "twelve bytes");
+    let text = r#"{"model": "m", "prompt": "twelve bytes", "max_tokens": 2}"#;
+    assert_eq!(server.json("/v1/completions", text)["usage"]["prompt_tokens"], 12);
+    let chat = r#"{"messages": [{"role": "user", "content": "twelve bytes"}]}"#;
+    assert_eq!(server.json("/tokenize", chat)["count"], 16, "the role and the text");
+    assert_eq!(server.ask("/tokenize", r#"{"model": "other", "prompt": "x"}"#).0, 404);
+    assert_eq!(server.ask("/tokenize", "{}").0, 400);
+    drop(server);
+    let server = Server::start(&place, &[]);
+    let (status, said) = server.ask("/tokenize", r#"{"prompt": "x"}"#);
+    assert!(status == 501 && said.contains("--tokenizer"), "{said}");
+    drop(server);
+    let error = place.fails(&["serve", "x.toml", "--port", "0", "--tokenizer", "x.toml"], 2);
+    assert!(error.contains("x.toml: no tokenizer"), "{error}");
+}
+
 #[test]
 fn what_cannot_be_served_is_refused_and_clients_may_leave() {
     let place = Place::holding(EXPERIMENT);

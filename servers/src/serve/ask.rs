@@ -65,6 +65,22 @@ pub struct Limits {
     pub reading: Reading,
 }
 
+impl Limits {
+    /// An error if a client asks for another model than the server's.
+    ///
+    /// # Errors
+    /// It does.
+    pub fn offers(&self, model: Option<&str>) -> Result<(), Refusal> {
+        match model.filter(|model| *model != self.model) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!("The model `{other}` does not exist. This server has `{}`.", self.model);
+                Err(Refusal::of(StatusCode::NOT_FOUND, "model", message))
+            }
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Body {
     model: Option<String>,
@@ -144,7 +160,7 @@ fn malformed(body: &[u8], error: &serde_json::Error) -> Refusal {
 }
 
 #[derive(Debug, Deserialize)]
-struct Message {
+pub struct Message {
     #[serde(default)]
     role: String,
     content: Option<Content>,
@@ -186,17 +202,14 @@ const COMPLETION_TOKENS: i64 = 16;
 /// is not simulated (such as several answers), or prompt and output are longer than the model's context length.
 pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), Refusal> {
     let body: Body = serde_json::from_slice(body).map_err(|e| malformed(body, &e))?;
-    if let Some(model) = body.model.as_ref().filter(|model| **model != limits.model) {
-        let message = format!("The model `{model}` does not exist. This server has `{}`.", limits.model);
-        return Err(Refusal::of(StatusCode::NOT_FOUND, "model", message));
-    }
+    limits.offers(body.model.as_deref())?;
     if let Some(param) = body.not_simulated() {
         return Err(Refusal::bad(param, format!("{param} is not simulated: leave it out")));
     }
     let (prompt_len, prefix) = match (form, body.prompt, body.messages) {
-        (Form::Completion, Some(prompt), _) => prompt.read(limits.reading)?,
+        (Form::Completion, Some(prompt), _) => prompt.read(&limits.reading)?,
         (Form::Completion, None, _) => return Err(Refusal::bad("prompt", "prompt is missing")),
-        (Form::Chat, _, Some(messages)) => limits.reading.text(&chat(&messages))?,
+        (Form::Chat, _, Some(messages)) => limits.reading.text(&chat(&messages), false)?,
         (Form::Chat, _, None) => return Err(Refusal::bad("messages", "messages are missing")),
     };
     let most = i64::from(limits.max_model_len) - i64::from(prompt_len);
@@ -253,7 +266,7 @@ pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), 
 
 /// Returns the messages of a chat as the text of one prompt: for each message the role and then its texts, with nothing
 /// between them. Parts of a message that are not text are left out.
-fn chat(messages: &[Message]) -> Vec<u8> {
+pub fn chat(messages: &[Message]) -> String {
     let mut text = String::new();
     for message in messages {
         text += &message.role;
@@ -265,7 +278,7 @@ fn chat(messages: &[Message]) -> Vec<u8> {
             None => {}
         }
     }
-    text.into_bytes()
+    text
 }
 
 #[cfg(test)]
@@ -273,7 +286,7 @@ mod tests {
     use super::*;
 
     fn of(form: Form, body: &str) -> Result<(Ask, Sending), Refusal> {
-        let reading = Reading { bytes_per_token: 1, block: None };
+        let reading = Reading { tokenizer: None, bytes_per_token: 1, block: None };
         read(form, body.as_bytes(), &Limits { model: "m".into(), max_model_len: 100, reading })
     }
 

@@ -8,6 +8,7 @@ use crate::serve::late::Late;
 use crate::serve::prompt::Reading;
 use crate::serve::refusal::Refusal;
 use crate::serve::settings::Settings;
+use crate::serve::tokens::{detokenized, tokenized};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
+use tokenizers::Tokenizer;
 use tokio::sync::{mpsc, oneshot};
 
 /// Largest allowed body of a client's request, in bytes: enough for a prompt of a million token ids.
@@ -40,9 +42,16 @@ pub struct HandlerState {
 
 impl HandlerState {
     /// Makes the state of the HTTP handlers. The engine's thread receives the messages that are sent on `calls`.
-    pub fn new(settings: &Settings, config: &EngineConfig, calls: Sender<Call>, late: Late) -> HandlerState {
+    pub fn new(
+        settings: &Settings,
+        tokenizer: Option<Tokenizer>,
+        config: &EngineConfig,
+        calls: Sender<Call>,
+        late: Late,
+    ) -> HandlerState {
         let block = config.prefix_caching.then_some(config.block_size as usize);
-        let reading = Reading { bytes_per_token: settings.bytes_per_token, block };
+        let tokenizer = tokenizer.map(Arc::new);
+        let reading = Reading { tokenizer, bytes_per_token: settings.bytes_per_token, block };
         let limits = Limits { model: settings.model.clone(), max_model_len: config.max_model_len, reading };
         HandlerState {
             limits: Arc::new(limits),
@@ -64,6 +73,8 @@ pub fn answer(listener: TcpListener, state: HandlerState, closed: oneshot::Recei
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
         .route("/v1/models", get(models))
+        .route("/tokenize", post(tokenize))
+        .route("/detokenize", post(detokenize))
         .route("/version", get(version))
         .route("/health", get(health))
         .route("/ping", get(health))
@@ -150,6 +161,21 @@ async fn models(State(state): State<HandlerState>) -> Response<Body> {
         "max_model_len": max_model_len,
     });
     with_type("application/json", Body::from(json!({ "object": "list", "data": [card] }).to_string()))
+}
+
+async fn tokenize(State(state): State<HandlerState>, body: Bytes) -> Response<Body> {
+    said(tokenized(&body, &state.limits))
+}
+
+async fn detokenize(State(state): State<HandlerState>, body: Bytes) -> Response<Body> {
+    said(detokenized(&body, &state.limits))
+}
+
+fn said(answer: Result<serde_json::Value, Refusal>) -> Response<Body> {
+    match answer {
+        Ok(answer) => with_type("application/json", Body::from(answer.to_string())),
+        Err(refusal) => refusal.answer(),
+    }
 }
 
 async fn version(State(state): State<HandlerState>) -> Response<Body> {

@@ -23,6 +23,7 @@ mod serve;
 mod settings;
 mod step_log;
 mod stops;
+mod tokens;
 
 pub use ask::{Ask, Form, Limits, Sending, read};
 pub use pace::Served;

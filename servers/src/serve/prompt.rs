@@ -1,7 +1,10 @@
 //! The tokens of a client's prompt: their number, and the ids of the KV blocks that a later prompt can share.
 
 use crate::serve::refusal::Refusal;
+use axum::http::StatusCode;
 use serde::Deserialize;
+use std::sync::Arc;
+use tokenizers::Tokenizer;
 
 /// The prompt of a completion request: text or token ids.
 #[derive(Debug, Deserialize)]
@@ -14,9 +17,11 @@ pub enum Prompt {
 }
 
 /// The rule by which the prompts of clients are split into tokens and KV blocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reading {
-    /// Number of bytes of text that count as one token. There is no tokenizer.
+    /// The tokenizer of the model; `None` if text is counted by its bytes.
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    /// Number of bytes of text that count as one token without a tokenizer.
     pub bytes_per_token: usize,
     /// Number of tokens in a KV block of the prefix cache; `None` without prefix caching.
     pub block: Option<usize>,
@@ -28,14 +33,14 @@ impl Prompt {
     ///
     /// # Errors
     /// The prompt is empty or has 2^32 tokens or more, or the request has several prompts.
-    pub fn read(self, by: Reading) -> Result<(u32, Vec<u64>), Refusal> {
+    pub fn read(self, by: &Reading) -> Result<(u32, Vec<u64>), Refusal> {
         let several =
             || Refusal::bad("prompt", "one prompt a request is served: send the others in requests of their own");
         match self {
-            Prompt::Text(text) => by.text(text.as_bytes()),
+            Prompt::Text(text) => by.text(&text, true),
             Prompt::Ids(ids) => by.ids(&ids),
             Prompt::Texts(texts) => match texts.as_slice() {
-                [text] => by.text(text.as_bytes()),
+                [text] => by.text(&text, true),
                 _ => Err(several()),
             },
             Prompt::Lists(lists) => match lists.as_slice() {
@@ -47,12 +52,32 @@ impl Prompt {
 }
 
 impl Reading {
-    /// Does the work of [`Prompt::read`] for a prompt that is text. `bytes` are the bytes of the text.
-    pub fn text(self, bytes: &[u8]) -> Result<(u32, Vec<u64>), Refusal> {
-        self.tokens(bytes, bytes.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
+    /// Does the work of [`Prompt::read`] for a prompt that is text. `special`: the tokenizer adds its special tokens,
+    /// such as a start token.
+    pub fn text(&self, text: &str, special: bool) -> Result<(u32, Vec<u64>), Refusal> {
+        if self.tokenizer.is_some() {
+            return self.ids(&self.encode(text, special)?);
+        }
+        self.tokens(text.as_bytes(), text.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
     }
 
-    fn ids(self, ids: &[u32]) -> Result<(u32, Vec<u64>), Refusal> {
+    /// The ids of the tokens of a text.
+    pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, Refusal> {
+        let encoded = self.known()?.encode(text, special);
+        encoded.map(|e| e.get_ids().to_vec()).map_err(|e| Refusal::bad("prompt", format!("no tokens: {e}")))
+    }
+
+    /// The text of tokens.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, Refusal> {
+        self.known()?.decode(ids, false).map_err(|e| Refusal::bad("tokens", format!("no text: {e}")))
+    }
+
+    fn known(&self) -> Result<&Tokenizer, Refusal> {
+        let missing = "this server has no tokenizer: start it with --tokenizer tokenizer.json";
+        self.tokenizer.as_deref().ok_or_else(|| Refusal::of(StatusCode::NOT_IMPLEMENTED, "model", missing))
+    }
+
+    fn ids(&self, ids: &[u32]) -> Result<(u32, Vec<u64>), Refusal> {
         let bytes: Vec<u8> = match self.block {
             Some(_) => ids.iter().flat_map(|id| id.to_le_bytes()).collect(),
             None => Vec::new(),
@@ -63,7 +88,7 @@ impl Reading {
     /// Returns (`tokens`, the number of the prompt's tokens; an id for each full block), as [`Prompt::read`] does. With
     /// prefix caching, `bytes` has the prompt's bytes, `width` bytes for each token; the last token may have fewer.
     /// Without prefix caching `bytes` is not read.
-    fn tokens(self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
+    fn tokens(&self, bytes: &[u8], tokens: usize, width: usize) -> Result<(u32, Vec<u64>), Refusal> {
         if tokens == 0 {
             return Err(Refusal::bad("prompt", "the prompt is empty"));
         }
@@ -88,10 +113,28 @@ impl Reading {
 mod tests {
     use super::*;
 
-    const BY: Reading = Reading { bytes_per_token: 4, block: Some(2) };
+    const BY: Reading = Reading { tokenizer: None, bytes_per_token: 4, block: Some(2) };
 
     fn read(json: &str) -> Result<(u32, Vec<u64>), Refusal> {
-        serde_json::from_str::<Prompt>(json).unwrap().read(BY)
+        serde_json::from_str::<Prompt>(json).unwrap().read(&BY)
+    }
+
+    /// A tokenizer counts text as the ids that it makes of it, and blocks of text equal blocks of these ids.
+    #[test]
+    fn a_tokenizer_counts_text_as_its_ids() {
+        let words = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": {"a": 7, "long": 8, "word": 9, "?": 0}, "unk_token": "?"}}"#;
+        let tokenizer = Some(Arc::new(words.parse().unwrap()));
+        let by = Reading { tokenizer, ..BY };
+        let read = |json: &str| serde_json::from_str::<Prompt>(json).unwrap().read(&by);
+        let (tokens, prefix) = read(r#""a long word unheard""#).unwrap();
+        assert_eq!((tokens, prefix.len()), (4, 2));
+        assert_eq!(read("[7, 8, 9, 0]").unwrap(), (tokens, prefix));
+        assert_eq!(by.encode("word a", true).unwrap(), [9, 7]);
+        assert_eq!(by.decode(&[9, 7]).unwrap(), "word a");
+        assert!(read(r#""""#).unwrap_err().message.contains("is empty"));
+        assert_eq!(BY.encode("word", true).unwrap_err().status, StatusCode::NOT_IMPLEMENTED);
     }
 
     #[test]

@@ -10,8 +10,10 @@ use crate::serve::step_log::StepLog;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::{EngineConfig, Online, Workload};
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
+use tokenizers::Tokenizer;
 use tokio::sync::oneshot;
 
 /// Serves clients until `interrupt` is set, and returns the totals of the run. `config` is the configuration of
@@ -23,7 +25,7 @@ use tokio::sync::oneshot;
 /// request of `likeness` its first request is used again.
 ///
 /// # Errors
-/// The server cannot listen at the address, or the step log cannot be written.
+/// The tokenizer cannot be read, the server cannot listen at the address, or the step log cannot be written.
 pub fn serve(
     engine: &mut dyn Online,
     config: &EngineConfig,
@@ -36,6 +38,11 @@ pub fn serve(
     let bad = |e: std::io::Error| {
         Problem::failed(format!("cannot listen at {at}: {e}")).help("end what listens there, or name another --port")
     };
+    let unread = |path: &Path, e| {
+        Problem::bad_input(format!("{}: no tokenizer: {e}", path.display())).help("give a model's tokenizer.json")
+    };
+    let tokenizer = settings.tokenizer.as_deref();
+    let tokenizer = tokenizer.map(|path| Tokenizer::from_file(path).map_err(|e| unread(path, e))).transpose()?;
     let listener = TcpListener::bind(at).map_err(bad)?;
     listener.set_nonblocking(true).map_err(bad)?;
     let blocks = engine.load().usable_blocks;
@@ -45,7 +52,7 @@ pub fn serve(
     let metrics = Metrics::new(&settings.model, config, blocks);
     let (calls, asked) = mpsc::channel();
     let late = Late::new();
-    let state = HandlerState::new(settings, config, calls, late.clone());
+    let state = HandlerState::new(settings, tokenizer, config, calls, late.clone());
     let (close, closed) = oneshot::channel();
     std::thread::scope(|scope| {
         let answering = scope.spawn(move || answer(listener, state, closed));

@@ -13,7 +13,9 @@ pub struct Settings {
     /// Most requests that may wait for the engine. If this number of requests is waiting, a further request is refused
     /// with HTTP status 429.
     pub max_waiting: usize,
-    /// Number of bytes of a prompt's text that count as one token; there is no tokenizer.
+    /// The model's `tokenizer.json`; `None` if the text of prompts is counted by its bytes.
+    pub tokenizer: Option<PathBuf>,
+    /// Number of bytes of a prompt's text that count as one token without a tokenizer.
     pub bytes_per_token: usize,
     /// The file to which the server writes a log line for each step (vLLM's `--enable-logging-iteration-details`);
     /// `None` for no step log.

@@ -14,8 +14,8 @@ pub const EXAMPLES: &str = "Examples:
 
 The server has /v1/completions, /v1/chat/completions, /v1/models, /metrics, /version and /health, as vLLM has them. It runs no model: a token is
 a letter, and it comes when the simulated engine has it. An answer ends at max_tokens or by itself, with the lengths of
-the experiment's workload; ignore_eos asks for max_tokens. Text is counted by --bytes-per-token; token ids are counted
-as they are. Ctrl-C ends the server.";
+the experiment's workload; ignore_eos asks for max_tokens. Text is counted by --tokenizer, or by --bytes-per-token;
+token ids are counted as they are. Ctrl-C ends the server.";
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -36,6 +36,9 @@ pub struct ServeArgs {
     /// Most requests that may wait for the engine; further requests are answered with 429
     #[arg(long, value_name = "REQUESTS", default_value_t = 1024)]
     pub max_waiting: usize,
+    /// The model's tokenizer.json: prompts count in its tokens, and /tokenize and /detokenize answer
+    #[arg(long, value_name = "FILE", conflicts_with = "bytes_per_token")]
+    pub tokenizer: Option<PathBuf>,
     /// Bytes of a prompt's text that count as one token
     #[arg(long, value_name = "BYTES", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub bytes_per_token: u16,

@@ -36,6 +36,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         address: SocketAddr::new(args.host, args.port),
         model: model.clone(),
         max_waiting: args.max_waiting,
+        tokenizer: args.tokenizer.clone(),
         bytes_per_token: args.bytes_per_token.into(),
         step_log: args.step_log.clone(),
     };
