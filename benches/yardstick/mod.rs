@@ -73,6 +73,11 @@ impl SpecPolicy for Fixed {
     }
 }
 
+/// No drafter for draft length 0, and otherwise a policy that always drafts `k` tokens.
+pub fn speculation(k: u32) -> Speculation {
+    if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) }
+}
+
 /// What a benchmark simulates: requests, the engine's settings, and which draft tokens are right.
 pub struct Yardstick {
     workload: Workload,
@@ -150,7 +155,6 @@ impl Yardstick {
     /// Runs the whole simulation with draft length `k`, 0 for autoregressive.
     pub fn run(&self, k: u32, skip_stretches: bool) -> Run {
         let config = EngineConfig { skip_stretches, ..self.config.clone() };
-        let speculation = if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) };
         let simulation = Simulation {
             workload: &self.workload,
             arrivals: Arrivals::Open,
@@ -167,6 +171,6 @@ impl Yardstick {
             keep_lives: false,
             interrupt: &AtomicBool::new(false),
         };
-        simulation.run(speculation)
+        simulation.run(speculation(k))
     }
 }

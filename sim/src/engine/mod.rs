@@ -115,12 +115,13 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     }
 
     /// If a stretch (several decode steps that are computed in one go) begins with the next step, computes the stretch.
-    /// Otherwise runs one step. Async scheduling has no stretches.
+    /// Otherwise runs one step.
     #[inline(always)]
     fn turn(&mut self) -> Result<(), E::Error> {
-        let order = self.scheduler.rules().order;
-        match order {
-            Order::StepStart | Order::StepEnd if self.skip_stretch() => Ok(()),
+        if self.skip_stretch()? {
+            return Ok(());
+        }
+        match self.scheduler.rules().order {
             Order::StepStart => self.step(),
             Order::StepEnd | Order::Async => self.step_with_queue(),
         }

@@ -104,13 +104,14 @@ impl Totals {
     }
 
     /// Adds `steps` steps without draft tokens and without prompts, all with the same batch size. `busy` is their total
-    /// time. `context_time` is added to the field `context_time`. Does not change `gaps`, `peak_blocks` and `lives`.
-    pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
+    /// time. `verify_time` and `context_time` are added to the fields of these names. Does not change `gaps`,
+    /// `peak_blocks` and `lives`.
+    pub fn plain_steps(&mut self, batch_size: u32, steps: u64, (busy, verify_time): (Time, Time), context_time: u128) {
         let n = u64::from(batch_size) * steps;
         self.steps += steps;
         self.request_steps += n;
         self.busy += busy;
-        self.verify_time += busy;
+        self.verify_time += verify_time;
         self.emitted += n;
         self.batch_time += u128::from(batch_size) * u128::from(busy.0);
         self.context_time += context_time;

@@ -17,10 +17,11 @@ pub struct Stretch {
 }
 
 impl Scheduler<'_> {
-    /// The stretch (steps that are computed in one go) that begins with the next step. `None` if no request runs, or if
-    /// the next step needs a decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or
-    /// the token budget or the free blocks do not suffice.
-    pub fn stretch(&self) -> Option<Stretch> {
+    /// The stretch (steps that are computed in one go) that begins with the next step. `in_flight`: number of steps in
+    /// flight, each with all running requests. `None` if no request runs, if a step in flight ends one, or if the next
+    /// step needs a decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or the token
+    /// budget or the free blocks do not suffice.
+    pub fn stretch(&self, in_flight: u32) -> Option<Stretch> {
         // With shared prefixes it would matter which request takes which block. Without them only a preempted request
         // can hit the prefix cache. How many of its blocks are still cached then depends only on the number of blocks
         // that were taken, so a stretch may take them in any order.
@@ -39,6 +40,7 @@ impl Scheduler<'_> {
             steps = steps.min(r.max_tokens - r.num_output_tokens);
             context += u64::from(r.num_computed_tokens);
         }
+        let steps = steps.checked_sub(in_flight).filter(|&steps| steps > 0)?;
         if !kv.surely_holds(self.running.len(), steps) {
             let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
             // vLLM v0 needs one free block more than the stretch will use.
