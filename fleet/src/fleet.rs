@@ -6,14 +6,15 @@
 //! only after another request has ended. There the loop always runs the replica whose next step is earliest, until one
 //! of its requests ends or another replica's next step is earlier.
 
-use crate::merged::{NOWHERE, merged, merged_scaled};
+use crate::due::Due;
+use crate::merged::{merged, merged_scaled};
 use crate::pool::{Pool, Replicas, asked};
 use crate::report_board::Signals;
 use crate::router::{Needs, Router};
 use crate::scaling::Growing;
 use crate::scaling::scaler::Scaler;
 use crate::senders::Senders;
-use foretoken_sim::{Arrivals, Ending, Given, Outcome, Patience, Replica, RequestId, Run, Time, Workload};
+use foretoken_sim::{Arrivals, Ending, Given, Patience, Replica, RequestId, Run, Time, Workload};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Replicas, a router, and the requests for them.
@@ -21,6 +22,8 @@ pub struct Fleet<'a> {
     workload: &'a Workload,
     replicas: Replicas<'a>,
     pool: Pool,
+    /// When each replica must run next.
+    due: Due,
     /// Bound on time per output token, seconds, for requests to which the workload gives none.
     slo_tpot_s: f64,
     /// Buffer for the requests that ended on one replica, as (id, time of the end); `collect` fills it. The fleet owns
@@ -58,15 +61,17 @@ impl<'a> Fleet<'a> {
     /// There is no replica.
     pub fn new(
         workload: &'a Workload,
-        replicas: Vec<Box<dyn Replica + 'a>>,
+        mut replicas: Vec<Box<dyn Replica + 'a>>,
         router: (Box<dyn Router>, Needs),
         signals: Signals,
         slo_tpot_s: f64,
     ) -> Fleet<'a> {
         assert!(!replicas.is_empty(), "a fleet has a replica");
+        replicas.iter_mut().for_each(|replica| replica.be_forgetful());
         Fleet {
             workload,
             pool: Pool::new((0..replicas.len()).collect(), router, signals, workload.len()),
+            due: Due::default(),
             replicas,
             slo_tpot_s,
             ended: Vec::new(),
@@ -97,7 +102,8 @@ impl<'a> Fleet<'a> {
             Arrivals::Sessions => self.after_ends(Senders::sessions(self.workload), interrupt),
         };
         let stopped = stopped.or_else(|| self.drain(interrupt));
-        let ending = stopped.unwrap_or_else(|| match self.all_ended() {
+        self.collect_all();
+        let ending = stopped.unwrap_or_else(|| match self.pool.all_ended() {
             true => Ending::Done,
             false => Ending::OutOfTime,
         });
@@ -105,11 +111,11 @@ impl<'a> Fleet<'a> {
         let mut run = match self.scaler {
             None => {
                 let runs = self.replicas.into_iter().map(|replica| replica.finish(ending)).collect();
-                merged(runs, self.pool.routed, Vec::new(), self.workload)
+                merged(runs, self.pool, None, self.workload)
             }
             Some(scaler) => {
                 let (parts, scaled) = scaler.finish(self.replicas, ending);
-                Run { ending, ..merged_scaled(parts, self.pool.routed, scaled, self.workload) }
+                Run { ending, ..merged_scaled(parts, self.pool, scaled, self.workload) }
             }
         };
         if never_heard {
@@ -135,16 +141,18 @@ impl<'a> Fleet<'a> {
                 }
             }
             if self.follows() {
-                self.advance(at);
+                self.advance_due(at);
             }
             let to = self.send(id, at);
-            if !self.follows() {
-                // The router needs neither ends nor first tokens, so only the chosen replica must run up to the
-                // arrival. The other replicas may run later.
-                self.replicas[to].run_until(at, false);
+            // The chosen replica must run up to the arrival. The other replicas may run later, except that the run may
+            // use the times at which requests end.
+            self.run_one(to, at);
+            self.give(to, Given::whole(id, at));
+            if self.follows() {
+                self.due.set(to, self.replicas[to].next_step());
             }
-            self.replicas[to].give(Given::whole(id, at));
             if let Some(ending) = self.stops(interrupt) {
+                self.advance(at);
                 return Some(ending);
             }
         }
@@ -168,7 +176,7 @@ impl<'a> Fleet<'a> {
             } else if sent <= least && sent < Time::MAX {
                 let next = senders.pop().expect("one is sent now");
                 let to = self.send(next, sent);
-                self.replicas[to].give(Given::whole(next, sent));
+                self.give(to, Given::whole(next, sent));
                 unsent -= 1;
             } else {
                 let (replica, least) = first?;
@@ -178,7 +186,6 @@ impl<'a> Fleet<'a> {
                 self.replicas[replica].run_until(until, true);
                 self.collect(replica);
                 self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));
-                self.note_ends();
             }
             if let Some(ending) = self.stops(interrupt) {
                 return Some(ending);
@@ -247,7 +254,7 @@ impl<'a> Fleet<'a> {
             scaler.serve_booted(now, pool, replicas);
             scaler.ask(now, pool, replicas);
             scaler.decide(now, pool, replicas);
-            scaler.end_drained(pool, replicas);
+            scaler.end_drained(replicas);
         }
     }
 
@@ -276,30 +283,40 @@ impl<'a> Fleet<'a> {
         self.clocks().filter(|(_, at)| *at < Time::MAX).min_by_key(|(_, at)| *at)
     }
 
-    /// Runs all replicas up to the time `until`. Queues the requests that ended meanwhile for the router, if the run
-    /// [uses the times at which requests end](Fleet::follows).
+    /// Runs all replicas up to the time `until`, and collects the requests that ended meanwhile.
     fn advance(&mut self, until: Time) {
-        self.replicas.iter_mut().for_each(|replica| replica.run_until(until, false));
-        self.collect_all();
+        (0..self.replicas.len()).for_each(|replica| self.run_one(replica, until));
+    }
+
+    /// Like [`advance`](Fleet::advance), but leaves out the replicas on which no request ends or emits its first token
+    /// up to `until`. Such a replica runs later.
+    fn advance_due(&mut self, until: Time) {
+        while let Some(replica) = self.due.take(until) {
+            self.run_one(replica, until);
+            self.due.set(replica, self.replicas[replica].quiet_until());
+        }
+    }
+
+    fn run_one(&mut self, replica: usize, until: Time) {
+        self.replicas[replica].run_until(until, false);
+        self.collect(replica);
     }
 
     fn collect_all(&mut self) {
-        for replica in 0..self.replicas.len() {
-            self.collect(replica);
-            self.note_ends();
-        }
+        (0..self.replicas.len()).for_each(|replica| self.collect(replica));
     }
 
     /// Clears `ended`, and fills it with the requests that ended on the replica since the last call for this replica.
+    /// Queues them for the router, if the run [uses the times at which requests end](Fleet::follows).
     fn collect(&mut self, replica: usize) {
-        self.ended.clear();
-        self.replicas[replica].take_ended(&mut self.ended);
-    }
-
-    fn note_ends(&mut self) {
+        self.pool.collect(&mut *self.replicas[replica], &mut self.ended);
         if self.follows() {
             self.ended.iter().for_each(|&(id, at)| self.pool.note_end(id, at));
         }
+    }
+
+    fn give(&mut self, to: usize, given: Given) {
+        self.pool.give(&mut self.replicas, to, given);
     }
 
     /// Lets the router choose a replica for the request `id`, which is sent at `now`, and counts the request there.
@@ -321,8 +338,8 @@ impl<'a> Fleet<'a> {
     /// `patience`, which checks whether enough requests meet their latency bounds. Each report lowers the router's
     /// count of requests in flight on the replica by one.
     fn tell_ends(&mut self, now: Time) {
-        let Fleet { pool, replicas, patience, scaler, workload, .. } = self;
-        pool.tell_ends(now, replicas, |records, id, replica| {
+        let Fleet { pool, patience, scaler, workload, .. } = self;
+        pool.tell_ends(now, |records, id, replica| {
             if let Some(patience) = patience {
                 patience.ended(records, id);
             }
@@ -331,14 +348,5 @@ impl<'a> Fleet<'a> {
                 scaler.note_end(workload, id, replica, emitted, at);
             }
         });
-    }
-
-    /// Has every request of the workload ended (finished or rejected)?
-    fn all_ended(&self) -> bool {
-        self.pool.routed.iter().enumerate().all(|(i, &replica)| {
-            let ended =
-                self.scaler.as_ref().is_some_and(|scaler| replica != NOWHERE && scaler.has_ended(replica.into()));
-            replica != NOWHERE && (ended || self.replicas[replica as usize].records().outcome[i] != Outcome::InFlight)
-        })
     }
 }

@@ -1,46 +1,20 @@
 //! The run of a fleet as one run: each request's record from the replica that served it, and sums over the replicas.
 
+use crate::pool::Pool;
 use foretoken_sim::metrics::{Flow, HandOff, ReplicaSummary, Replicas, Scaled, Series, Stay};
-use foretoken_sim::{Outcome, RequestId, RequestRecords, Run, Time, Workload};
+use foretoken_sim::{Outcome, RequestRecords, Run, Time, Workload};
 
 /// Stands for "no replica" where a replica's index is stored: the request was never sent.
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
-/// The run of one replica, as a part of the fleet's run.
-pub(crate) struct Part {
-    pub run: Run,
-    /// The ids of the requests in `run.records`, ascending, for a replica that ended before the fleet's run: record n
-    /// is of request `ids[n]`. `None` if the records are of all requests of the workload.
-    pub ids: Option<Vec<RequestId>>,
-}
-
-impl Part {
-    /// The index of request `i` in the records of this replica's run.
-    fn at(&self, i: usize) -> usize {
-        let place = |ids: &Vec<RequestId>| ids.binary_search(&(i as RequestId)).expect("it is the replica's request");
-        self.ids.as_ref().map_or(i, place)
-    }
-}
-
-/// Merges the runs of a fleet that grew and shrank into one run. `parts` has one entry for each replica; `None` for a
-/// replica that never served. `routed` has for each request the index of its replica. `scaled` is the history of the
-/// scaling; its `end` is set here to the end of the last request.
-pub(crate) fn merged_scaled(
-    parts: Vec<Option<Part>>,
-    routed: Vec<u16>,
-    mut scaled: Scaled,
-    workload: &Workload,
-) -> Run {
-    let mut records = RequestRecords::new(routed.len());
-    let part_of = |replica: u16| parts[usize::from(replica)].as_ref().expect("it served a request");
-    for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
-        records.copy(i, &part_of(replica).run.records, part_of(replica).at(i));
-    }
+/// Merges the runs of a fleet that grew and shrank into one run. `runs` has one entry for each replica; `None` for a
+/// replica that never served. `pool` has all replicas. `scaled` is the history of the scaling; its `end` is set here to
+/// the end of the last request.
+pub(crate) fn merged_scaled(runs: Vec<Option<Run>>, mut pool: Pool, mut scaled: Scaled, workload: &Workload) -> Run {
+    pool.close(|replica| runs[replica].as_ref().expect("it served a request"));
+    let Pool { records, routed, .. } = pool;
     scaled.end = last_end(&records);
-    let mut ids: Vec<Vec<usize>> = vec![Vec::new(); parts.len()];
-    for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
-        ids[usize::from(replica)].push(i);
-    }
+    let ids = ids_by_replica(&routed, runs.len());
     let flows = ids.iter().map(|ids| {
         let mut flow = Flow::until(scaled.end);
         for &i in ids {
@@ -49,14 +23,13 @@ pub(crate) fn merged_scaled(
         flow
     });
     let flows = flows.collect();
-    let each = parts.iter().zip(ids).map(|(part, ids)| {
-        let Some(Part { run, .. }) = part else { return ReplicaSummary::default() };
-        ReplicaSummary::of(&records, &run.totals, run.usable_blocks, &workload.prompt_len, ids.into_iter())
+    let each = runs.iter().zip(&ids).map(|(run, ids)| {
+        let Some(run) = run else { return ReplicaSummary::default() };
+        ReplicaSummary::of(&records, &run.totals, run.usable_blocks, &workload.prompt_len, ids.iter().copied())
     });
     let each: Vec<ReplicaSummary> = each.collect();
-    let series =
-        parts.iter().map(|part| part.as_ref().map_or_else(Series::default, |p| p.run.series.clone())).collect();
-    let run = sum(parts.into_iter().flatten().map(|part| part.run));
+    let series = runs.iter().map(|run| run.as_ref().map_or_else(Series::default, |run| run.series.clone())).collect();
+    let run = sum(runs.into_iter().flatten());
     Run {
         records,
         replicas: Some(Replicas { routed, each, series, flows, hand_offs: Vec::new(), scaled: Some(scaled) }),
@@ -64,51 +37,81 @@ pub(crate) fn merged_scaled(
     }
 }
 
-/// Merges the runs of a fleet's replicas into one run. `routed`: for each request the index of its replica, `NOWHERE`
-/// if it was never sent. `hand_offs`: for each request how the KV of its prompt came to its replica; empty if no
-/// replica computes prompts for others. The number of KV blocks of the merged run is the largest number of any replica.
-/// The run of a single replica is returned unchanged.
-pub(crate) fn merged(mut runs: Vec<Run>, routed: Vec<u16>, hand_offs: Vec<HandOff>, workload: &Workload) -> Run {
+/// Merges the runs of a fleet's replicas into one run. `pool` has the replicas that decode. `prefill`: the replicas
+/// that compute prompts for others, and for each request how the KV of its prompt came to its replica. The number of KV
+/// blocks of the merged run is the largest number of any replica.
+pub(crate) fn merged(
+    mut runs: Vec<Run>,
+    mut pool: Pool,
+    prefill: Option<(Pool, Vec<HandOff>)>,
+    workload: &Workload,
+) -> Run {
+    pool.close(|replica| &runs[replica]);
+    let Pool { records: own, routed, .. } = pool;
     if runs.len() == 1 {
-        return runs.remove(0);
+        return Run { records: own, ..runs.remove(0) };
     }
-    let mut records = RequestRecords::new(routed.len());
-    for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
-        records.take(i, &runs[replica as usize].records);
-    }
-    for (i, hand_off) in hand_offs.iter().enumerate().filter(|(_, hand_off)| hand_off.replica != NOWHERE) {
-        take_prompt(&mut records, i, &runs[hand_off.replica as usize].records, routed[i] != NOWHERE);
-    }
-    let computed_by = |i: usize| hand_offs.get(i).map_or(NOWHERE, |hand_off| hand_off.replica);
-    let each = runs.iter().enumerate().map(|(replica, run)| {
-        let here = |i: &usize| routed[*i] as usize == replica || computed_by(*i) as usize == replica;
-        let ids = (0..routed.len()).filter(here);
-        ReplicaSummary::of(&run.records, &run.totals, run.usable_blocks, &workload.prompt_len, ids)
+    let mut ids = ids_by_replica(&routed, runs.len());
+    let (records, prompts, hand_offs) = match prefill {
+        None => (None, None, Vec::new()),
+        Some((mut prefill, hand_offs)) => {
+            prefill.close(|replica| &runs[replica]);
+            let mut records = own.clone();
+            for (i, hand_off) in hand_offs.iter().enumerate().filter(|(_, hand_off)| hand_off.replica != NOWHERE) {
+                take_prompt(&mut records, i, &prefill.records, routed[i] != NOWHERE);
+                ids[usize::from(hand_off.replica)].push(i);
+            }
+            (Some(records), Some(prefill), hand_offs)
+        }
+    };
+    let of_prompts = prompts.as_ref().map_or(&own, |prefill| &prefill.records);
+    let each = runs.iter().zip(&ids).enumerate().map(|(replica, (run, ids))| {
+        let prefills = prompts.as_ref().is_some_and(|prefill| prefill.members().contains(&replica));
+        let records = if prefills { of_prompts } else { &own };
+        ReplicaSummary::of(records, &run.totals, run.usable_blocks, &workload.prompt_len, ids.iter().copied())
     });
     let each: Vec<ReplicaSummary> = each.collect();
     let series = runs.iter().map(|run| run.series.clone()).collect();
-    let flows = flows(&runs, (&routed, &hand_offs), workload, last_end(&records));
+    let end = last_end(records.as_ref().unwrap_or(&own));
+    let flows = flows((&own, of_prompts), (&routed, &hand_offs), workload, (runs.len(), end));
     let run = sum(runs.into_iter());
-    Run { records, replicas: Some(Replicas { routed, each, series, flows, hand_offs, scaled: None }), ..run }
+    let replicas = Some(Replicas { routed, each, series, flows, hand_offs, scaled: None });
+    Run { records: records.unwrap_or(own), replicas, ..run }
 }
 
-/// For each replica, how many requests waited and ran there over time, in a run that ends at `end`.
-fn flows(runs: &[Run], (routed, hand_offs): (&[u16], &[HandOff]), workload: &Workload, end: Time) -> Vec<Flow> {
-    let mut flows = vec![Flow::until(end); runs.len()];
-    let mut add = |replica: u16, i: usize, at: &dyn Fn(Stay) -> Stay| {
-        let own = &runs[usize::from(replica)].records;
+/// For each of `replicas` replicas, the requests that were sent to it.
+fn ids_by_replica(routed: &[u16], replicas: usize) -> Vec<Vec<usize>> {
+    let mut ids: Vec<Vec<usize>> = vec![Vec::new(); replicas];
+    for (i, &replica) in routed.iter().enumerate().filter(|(_, replica)| **replica != NOWHERE) {
+        ids[usize::from(replica)].push(i);
+    }
+    ids
+}
+
+/// For each of `replicas` replicas, how many requests waited and ran there over time, in a run that ends at `end`.
+/// `decoded` and `prompts` are the records of the replicas that decode and of those that compute prompts for them.
+fn flows(
+    (decoded, prompts): (&RequestRecords, &RequestRecords),
+    (routed, hand_offs): (&[u16], &[HandOff]),
+    workload: &Workload,
+    (replicas, end): (usize, Time),
+) -> Vec<Flow> {
+    let mut flows = vec![Flow::until(end); replicas];
+    let mut add = |replica: u16, own: &RequestRecords, i: usize, at: &dyn Fn(Stay) -> Stay| {
         let tokens = (workload.prompt_len[i], own.cached_tokens[i]);
         flows[usize::from(replica)].add(&at(Stay::of(own, i, end)), tokens);
     };
     for (i, &replica) in routed.iter().enumerate() {
         let hand_off = hand_offs.get(i).filter(|hand_off| hand_off.replica != NOWHERE);
         if let Some(hand_off) = hand_off {
-            add(hand_off.replica, i, &|stay| stay.of_prompt(hand_off));
+            add(hand_off.replica, prompts, i, &|stay| stay.of_prompt(hand_off));
         }
         match hand_off {
             _ if replica == NOWHERE => {}
-            Some(hand_off) if hand_off.computed < Time::MAX => add(replica, i, &|stay| stay.of_output(hand_off)),
-            _ => add(replica, i, &|stay| stay),
+            Some(hand_off) if hand_off.computed < Time::MAX => {
+                add(replica, decoded, i, &|stay| stay.of_output(hand_off))
+            }
+            _ => add(replica, decoded, i, &|stay| stay),
         }
     }
     // With the hand-off `decode-first` a request first waits on its decode replica until KV blocks are allocated. This
@@ -117,8 +120,7 @@ fn flows(runs: &[Run], (routed, hand_offs): (&[u16], &[HandOff]), workload: &Wor
     for (i, hand_off) in hand_offs.iter().enumerate() {
         let (prefill, decode) = (hand_off.replica, routed[i]);
         if prefill != NOWHERE && decode != NOWHERE && hand_off.computed < Time::MAX {
-            let [from, to] = [decode, prefill].map(|replica| runs[usize::from(replica)].records.arrival[i]);
-            flows[usize::from(decode)].add_wait(from, to);
+            flows[usize::from(decode)].add_wait(decoded.arrival[i], prompts.arrival[i]);
         }
     }
     flows

@@ -3,9 +3,12 @@
 use crate::merged::NOWHERE;
 use crate::report_board::{Board, Signals};
 use crate::router::{Asked, Ended, Needs, Router, Seen};
-use foretoken_sim::{Outcome, Replica, RequestId, RequestRecords, Time, Workload};
+use foretoken_sim::{Given, Outcome, Replica, RequestId, RequestRecords, Run, Time, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// Stands for the index of a request that was not given to its replica.
+const NOT_GIVEN: RequestId = RequestId::MAX;
 
 /// The replicas of a fleet.
 pub(crate) type Replicas<'a> = Vec<Box<dyn Replica + 'a>>;
@@ -21,6 +24,10 @@ pub(crate) struct Pool {
     seen: Vec<Seen>,
     /// For each request, the index of the replica to which it was sent; [`NOWHERE`] until it is sent.
     pub(crate) routed: Vec<u16>,
+    /// For each request that was given to its replica: its index in the records of the replica. [`NOT_GIVEN`] before.
+    index: Vec<RequestId>,
+    /// The records of the requests whose ends were [collected](Pool::collect). Others are empty.
+    pub(crate) records: RequestRecords,
     /// Ended requests (time of the end, id) that were not yet reported to the router, earliest first.
     ends: BinaryHeap<Reverse<(Time, RequestId)>>,
     /// Requests that were sent and whose first token was not yet reported to the router.
@@ -43,6 +50,8 @@ impl Pool {
             router,
             needs,
             routed: vec![NOWHERE; requests],
+            index: vec![NOT_GIVEN; requests],
+            records: RequestRecords::new(requests),
             ends: BinaryHeap::new(),
             silent: Vec::new(),
         }
@@ -105,6 +114,38 @@ impl Pool {
         self.board.ask(self.members.iter().map(|&r| &*replicas[r]));
     }
 
+    /// Gives a request to a replica.
+    pub fn give(&mut self, replicas: &mut Replicas, replica: usize, given: Given) {
+        self.index[given.id as usize] = replicas[replica].give(given);
+    }
+
+    /// The index of a request in the records of its replica, to which it was given.
+    pub fn index(&self, id: RequestId) -> RequestId {
+        self.index[id as usize]
+    }
+
+    /// Clears `ended`, and fills it with the requests that ended on a replica since the last call for this replica.
+    /// Keeps their records.
+    pub fn collect(&mut self, replica: &mut dyn Replica, ended: &mut Vec<(RequestId, Time)>) {
+        ended.clear();
+        replica.take_ended(&mut self.records, ended);
+    }
+
+    /// Has every request ended (finished or rejected), and has its end been collected?
+    pub fn all_ended(&self) -> bool {
+        self.records.outcome.iter().all(|&outcome| outcome != Outcome::InFlight)
+    }
+
+    /// At the end of the run: copies the records of the requests that have not ended. `run_of` gives the run of a
+    /// replica, by its index in the fleet.
+    pub fn close<'r>(&mut self, run_of: impl Fn(usize) -> &'r Run) {
+        for (id, &index) in self.index.iter().enumerate().filter(|(_, index)| **index != NOT_GIVEN) {
+            if self.records.outcome[id] == Outcome::InFlight {
+                self.records.copy(id, &run_of(self.routed[id].into()).records, index as usize);
+            }
+        }
+    }
+
     /// Notes that the request `id` ended at `at`, so that its end is reported to the router later.
     pub fn note_end(&mut self, id: RequestId, at: Time) {
         self.ends.push(Reverse((at, id)));
@@ -132,12 +173,18 @@ impl Pool {
     /// Reports to the router the first tokens that were emitted up to `now`. Removes these requests and the rejected
     /// requests from `silent`.
     pub fn tell_first_tokens(&mut self, now: Time, replicas: &Replicas) {
-        let Pool { silent, routed, router, members, .. } = self;
+        let Pool { silent, routed, router, members, records, index, .. } = self;
         silent.retain(|&id| {
             let replica = routed[id as usize] as usize;
-            let records = replicas[replica].records();
-            let ended = records.outcome[id as usize] == Outcome::Rejected;
-            let at = records.first_token[id as usize];
+            if index[id as usize] == NOT_GIVEN {
+                return true;
+            }
+            let (records, i) = match records.outcome[id as usize] {
+                Outcome::InFlight => (replicas[replica].records(), index[id as usize] as usize),
+                _ => (&*records, id as usize),
+            };
+            let ended = records.outcome[i] == Outcome::Rejected;
+            let at = records.first_token[i];
             if at <= now {
                 router.first_token(id, member(members, replica), at);
             }
@@ -146,27 +193,18 @@ impl Pool {
     }
 
     /// Reports the requests that ended up to `now` to the router, in order of time, and no longer counts them as in
-    /// flight. Also calls the function `told` for each of these requests, with the replica's records, the request's id,
-    /// and the replica's index in the fleet.
-    pub fn tell_ends(
-        &mut self,
-        now: Time,
-        replicas: &Replicas,
-        mut told: impl FnMut(&RequestRecords, RequestId, usize),
-    ) {
+    /// flight. Also calls the function `told` for each of these requests, with the records, the request's id, and the
+    /// replica's index in the fleet.
+    pub fn tell_ends(&mut self, now: Time, mut told: impl FnMut(&RequestRecords, RequestId, usize)) {
         while let Some(&Reverse((at, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             self.ends.pop();
             let (i, replica) = (id as usize, self.routed[id as usize] as usize);
-            let records = replicas[replica].records();
-            told(records, id, replica);
+            told(&self.records, id, replica);
             // A replica that left the fleet is unknown to the router, so the ends of its requests are not reported.
             let Ok(member) = self.members.binary_search(&replica) else { continue };
             self.seen[member].in_flight -= 1;
-            // Each step that emits tokens emits its accepted draft tokens and one token of the target. So `emitted` −
-            // `accepted` is the number of steps that emitted tokens of the request.
-            let (emitted, accepted) = (records.emitted[i], records.accepted[i]);
-            let pieces = emitted.saturating_sub(accepted).max(1);
-            self.router.ended(id, member, Ended { at, emitted, pieces });
+            let emitted = self.records.emitted[i];
+            self.router.ended(id, member, Ended { at, emitted, pieces: emitted.max(1) });
         }
     }
 }

@@ -160,13 +160,13 @@ impl<'a> SplitFleet<'a> {
     pub fn run(mut self, arrivals: Arrivals, interrupt: &AtomicBool) -> FleetRun {
         let stopped = self.go_through(Senders::of(self.workload, arrivals), interrupt);
         self.tell(Time::MAX);
-        let ending = stopped.unwrap_or_else(|| match self.all_ended() {
+        let ending = stopped.unwrap_or_else(|| match self.decode.all_ended() {
             true => Ending::Done,
             false => Ending::OutOfTime,
         });
         let never_heard = self.prefill.never_heard() || self.decode.never_heard();
         let runs: Vec<Run> = self.replicas.into_iter().map(|replica| replica.finish(ending)).collect();
-        let mut run = merged(runs, self.decode.routed, self.hand_offs, self.workload);
+        let mut run = merged(runs, self.decode, Some((self.prefill, self.hand_offs)), self.workload);
         if never_heard {
             run.warnings.push(NEVER_HEARD.to_owned());
         }
@@ -300,7 +300,7 @@ impl<'a> SplitFleet<'a> {
             let blocks = self.replicas[to].load().usable_blocks;
             self.caches.cut(member, u64::from(blocks) * u64::from(self.splitting.block_size));
         }
-        self.replicas[to].give(Given { id: asked.id, sent: asked.now, since, part });
+        self.decode.give(&mut self.replicas, to, Given { id: asked.id, sent: asked.now, since, part });
     }
 
     /// Sends the prompt of a request to a prefill replica.
@@ -308,21 +308,22 @@ impl<'a> SplitFleet<'a> {
         let to = self.prefill.route(asked);
         self.prompt_tokens[self.prefill.member(to)] += u64::from(asked.prompt_len);
         self.hand_offs[asked.id as usize].replica = to as u16;
-        self.replicas[to].give(Given { part: Part::Prompt, ..Given::whole(asked.id, asked.now) });
+        let given = Given { part: Part::Prompt, ..Given::whole(asked.id, asked.now) };
+        self.prefill.give(&mut self.replicas, to, given);
     }
 
     /// Takes a replica's ended requests and its allocated blocks for KV from prefill replicas, and turns them into
     /// events.
     fn collect(&mut self, replica: usize, senders: &mut Senders) {
-        self.ended.clear();
+        let prefills = self.splitting.roles[replica] == Role::Prefill;
+        let pool = if prefills { &mut self.prefill } else { &mut self.decode };
+        pool.collect(&mut *self.replicas[replica], &mut self.ended);
         self.reserved.clear();
-        self.replicas[replica].take_ended(&mut self.ended);
         self.replicas[replica].take_reserved(&mut self.reserved);
         for reserved in &self.reserved {
             self.blocks[reserved.id as usize] = reserved.blocks;
             self.due.push(Reverse((reserved.at, reserved.id, Due::Reserved)));
         }
-        let prefills = self.splitting.roles[replica] == Role::Prefill;
         for &(id, at) in &self.ended {
             if prefills {
                 self.prefill.note_end(id, at);
@@ -331,7 +332,7 @@ impl<'a> SplitFleet<'a> {
             }
             self.decode.note_end(id, at);
             senders.ended(id, at);
-            if self.replicas[replica].records().outcome[id as usize] == Outcome::Rejected {
+            if self.decode.records.outcome[id as usize] == Outcome::Rejected {
                 self.due.push(Reverse((at, id, Due::Rejected)));
             }
         }
@@ -351,7 +352,7 @@ impl<'a> SplitFleet<'a> {
             (Due::Rejected, _) => {
                 let hand_off = self.hand_offs[id as usize];
                 if hand_off.replica != NOWHERE && hand_off.begun == Time::MAX {
-                    self.replicas[hand_off.replica as usize].release(id, now);
+                    self.replicas[hand_off.replica as usize].release(self.prefill.index(id), now);
                 }
             }
         }
@@ -363,7 +364,7 @@ impl<'a> SplitFleet<'a> {
         let (id, now) = (asked.id, asked.now);
         let from = self.hand_offs[id as usize].replica as usize;
         self.prompt_tokens[self.prefill.member(from)] -= u64::from(asked.prompt_len);
-        let records = self.replicas[from].records();
+        let records = &self.prefill.records;
         let (since, rejected) = (records.arrival[id as usize], records.outcome[id as usize] == Outcome::Rejected);
         if rejected {
             self.hand_offs[id as usize].replica = NOWHERE;
@@ -376,7 +377,7 @@ impl<'a> SplitFleet<'a> {
             (HandOff::DecodeFirst, false) => self.transfer(id, now),
             (HandOff::DecodeFirst, true) => {
                 let to = self.decode.replica_of(id).expect("it has blocks there");
-                self.replicas[to].computes_here(id, now);
+                self.replicas[to].computes_here(self.decode.index(id), now);
             }
         }
     }
@@ -403,15 +404,15 @@ impl<'a> SplitFleet<'a> {
         let from = self.hand_offs[id as usize].replica as usize;
         let to = self.decode.replica_of(id).expect("it has blocks there");
         self.hand_offs[id as usize].arrived = now;
-        self.replicas[to].kv_arrived(id, now, self.splitting.draft_kv[from]);
-        self.replicas[from].release(id, now);
+        self.replicas[to].kv_arrived(self.decode.index(id), now, self.splitting.draft_kv[from]);
+        self.replicas[from].release(self.prefill.index(id), now);
     }
 
     /// Reports the requests' first tokens and ends up to `now` to the routers that need them.
     fn tell(&mut self, now: Time) {
         self.tell_verdict(now);
         let SplitFleet { prefill, decode, replicas, .. } = self;
-        prefill.tell_ends(now, replicas, |_, _, _| ());
+        prefill.tell_ends(now, |_, _, _| ());
         for pool in [prefill, decode] {
             if pool.needs.first_tokens {
                 pool.tell_first_tokens(now, replicas);
@@ -422,19 +423,11 @@ impl<'a> SplitFleet<'a> {
     /// Reports the requests that ended up to `now` to the router of the decode replicas, and to `patience`, which
     /// checks whether enough requests meet their latency bounds.
     fn tell_verdict(&mut self, now: Time) {
-        let SplitFleet { decode, replicas, patience, .. } = self;
-        decode.tell_ends(now, replicas, |records, id, _| {
+        let SplitFleet { decode, patience, .. } = self;
+        decode.tell_ends(now, |records, id, _| {
             if let Some(patience) = patience {
                 patience.ended(records, id);
             }
         });
-    }
-
-    /// Has every request of the workload ended?
-    fn all_ended(&self) -> bool {
-        let ended = |(i, &to): (usize, &u16)| {
-            to != NOWHERE && self.replicas[to as usize].records().outcome[i] != Outcome::InFlight
-        };
-        self.decode.routed.iter().enumerate().all(ended)
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::acceptance::{AcceptanceSource, Hidden, Truths};
 use crate::drafts::Drafts;
+use crate::engine::Stretch;
 use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, RequestTruth, StepPlan};
 use crate::host::{Host, HostStep, HostTime};
 use crate::latency::{ContextReads, Drafting, LatencyModel, PassShape};
@@ -268,6 +269,27 @@ impl<'a> EventClock<'a> {
                 _ => self.now += queued.pop_front().expect("its step was scheduled"),
             }
         }
+    }
+
+    /// When the last step of `stretch`, which begins now, will end; now, if passes take the slow path. Nothing runs.
+    /// `in_flight`: under async scheduling, when the tokens of the step in flight are ready.
+    pub(crate) fn end_of_stretch(&self, stretch: &Stretch, in_flight: Option<Time>) -> Time {
+        let (World { target, decision_time, overhead, .. }, n) = (&self.world, u64::from(stretch.requests));
+        let (mut now, mut device, mut context) = (self.now, self.device, stretch.context);
+        let (mut ready, queues) = (in_flight, self.world.queues);
+        for _ in 0..if self.noted { 0 } else { stretch.steps } {
+            let pass = target.pass(PassShape { requests: n, batched: n, context, pairs: context + n });
+            match &mut ready {
+                Some(ready) => {
+                    now += decision_time.schedule;
+                    device = now.max(device) + pass;
+                    now = now.max(std::mem::replace(ready, device)) + decision_time.update;
+                }
+                None => now = if queues { now.max(device) } else { now } + pass + *overhead,
+            }
+            context += n;
+        }
+        now
     }
 
     /// Advances the clock (or the device's queue) by the time of a target pass. `shape` says how many tokens the pass

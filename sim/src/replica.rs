@@ -5,28 +5,35 @@ use crate::event_clock::EventClock;
 use crate::metrics::RequestRecords;
 use crate::serving::Run;
 use crate::time::Time;
-use crate::workload::RequestId;
+use crate::workload::{RequestId, Workload};
 
 /// An engine that its caller runs from one point in time to the next. Request ids are the ids of the fleet's workload,
-/// so that a request has the same random draws on every replica.
+/// so that a request has the same random draws on every replica. Only [`records`](Replica::records) have other ids.
 pub trait Replica {
-    /// Gives the replica a request. The router must give requests in ascending order of `sent`.
-    fn give(&mut self, given: Given);
+    /// From now on the replica forgets requests whose ends were [taken](Replica::take_ended), if its policy allows
+    /// this, so that its memory does not grow with them. Call this before the first request. A replica that shares
+    /// requests with another one ([`Part`](crate::Part)) may not forget them.
+    fn be_forgetful(&mut self);
+
+    /// Gives the replica a request. The router must give requests in ascending order of `sent`. Returns the index of
+    /// the request in the replica's [`records`](Replica::records) until its end is taken.
+    fn give(&mut self, given: Given) -> RequestId;
 
     /// Appends to `into` each request whose KV comes from another replica ([`Part::Output`](crate::Part)) and whose
     /// blocks were allocated since the last call.
     fn take_reserved(&mut self, into: &mut Vec<Reserved>);
 
     /// Tells the replica that all KV of a request's prompt arrived from another replica at `at`, including the draft
-    /// model's KV if `draft_kv` is true.
-    fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool);
+    /// model's KV if `draft_kv` is true. `index` is the request's index from [`give`](Replica::give).
+    fn kv_arrived(&mut self, index: RequestId, at: Time, draft_kv: bool);
 
     /// Tells the replica at `at` that the KV of a request's prompt will not come. The replica must compute the prompt.
-    fn computes_here(&mut self, id: RequestId, at: Time);
+    /// `index` is the request's index from [`give`](Replica::give).
+    fn computes_here(&mut self, index: RequestId, at: Time);
 
     /// Frees at time `at` the blocks of a request of which this replica computed only the prompt
-    /// ([`Part::Prompt`](crate::Part)).
-    fn release(&mut self, id: RequestId, at: Time);
+    /// ([`Part::Prompt`](crate::Part)). `index` is the request's index from [`give`](Replica::give).
+    fn release(&mut self, index: RequestId, at: Time);
 
     /// Runs steps as long as they begin before `until`; the last step may end later. With `to_the_next_end` the replica
     /// stops earlier: after the step in which a request ends, is rejected, or gets blocks for KV that comes from
@@ -39,55 +46,73 @@ pub trait Replica {
     /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
     fn next_step(&self) -> Time;
 
-    /// Appends to `into` each request that has ended since the last call, with the time of its end.
-    fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>);
+    /// A time before which no request ends or emits its first token, if no further request is given; `Time::MAX` if
+    /// none will. Not before the replica's [`next_step`](Replica::next_step).
+    fn quiet_until(&self) -> Time;
 
-    /// The records of all requests of the workload so far. The numbers of draft tokens, and of steps with draft tokens
-    /// (rounds), are not filled in. Records of requests on other replicas are empty. Times may be later than the time
-    /// up to which the replica was asked to run.
+    /// Appends to `into` each request that has ended since the last call, with the time of its end, and writes its
+    /// record into `records`, the records of all requests of the workload.
+    fn take_ended(&mut self, records: &mut RequestRecords, into: &mut Vec<(RequestId, Time)>);
+
+    /// The records of the replica's requests so far, by the index that [`give`](Replica::give) returned. The numbers of
+    /// draft tokens, and of steps with draft tokens (rounds), are not filled in. Times may be later than the time up to
+    /// which the replica was asked to run.
     fn records(&self) -> &RequestRecords;
 
     /// The replica's load at the time [`now`](Replica::now): its running and waiting requests, and its KV blocks in
     /// use.
     fn load(&self) -> Load;
 
-    /// Ends the run and returns its results. `ending` says how the run of the whole fleet ended.
+    /// Ends the run and returns its results, with the records that [`records`](Replica::records) has, complete.
+    /// `ending` says how the run of the whole fleet ended.
     fn finish(self: Box<Self>, ending: Ending) -> Run;
 }
 
 /// An engine to which a router gives requests.
 pub(crate) struct RoutedEngine<'a, D> {
     engine: Engine<'a, EventClock<'a>, D>,
+    /// The requests of the whole fleet.
+    workload: &'a Workload,
     /// Warnings for the user that follow from the engine's settings.
     notes: Vec<String>,
 }
 
 impl<'a, D: Drafter<EventClock<'a>>> RoutedEngine<'a, D> {
-    pub(crate) fn new(mut engine: Engine<'a, EventClock<'a>, D>, notes: Vec<String>) -> RoutedEngine<'a, D> {
+    pub(crate) fn new(
+        mut engine: Engine<'a, EventClock<'a>, D>,
+        workload: &'a Workload,
+        notes: Vec<String>,
+    ) -> RoutedEngine<'a, D> {
         engine.be_fed();
-        RoutedEngine { engine, notes }
+        RoutedEngine { engine, workload, notes }
     }
 }
 
 impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
-    fn give(&mut self, given: Given) {
-        self.engine.give(given);
+    fn be_forgetful(&mut self) {
+        self.engine.be_forgetful();
+    }
+
+    fn give(&mut self, given: Given) -> RequestId {
+        self.engine.give_one_of(self.workload, given)
     }
 
     fn take_reserved(&mut self, into: &mut Vec<Reserved>) {
+        let from = into.len();
         into.extend(self.engine.take_reserved());
+        into[from..].iter_mut().for_each(|reserved| reserved.id = self.engine.number(reserved.id));
     }
 
-    fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
-        self.engine.kv_arrived(id, at, draft_kv);
+    fn kv_arrived(&mut self, index: RequestId, at: Time, draft_kv: bool) {
+        self.engine.kv_arrived(index, at, draft_kv);
     }
 
-    fn computes_here(&mut self, id: RequestId, at: Time) {
-        self.engine.computes_here(id, at);
+    fn computes_here(&mut self, index: RequestId, at: Time) {
+        self.engine.computes_here(index, at);
     }
 
-    fn release(&mut self, id: RequestId, at: Time) {
-        self.engine.release(id, at);
+    fn release(&mut self, index: RequestId, at: Time) {
+        self.engine.release(index, at);
     }
 
     fn run_until(&mut self, until: Time, to_the_next_end: bool) {
@@ -102,8 +127,16 @@ impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
         self.engine.next_step()
     }
 
-    fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>) {
-        into.extend(self.engine.take_ended());
+    fn quiet_until(&self) -> Time {
+        self.engine.quiet_until()
+    }
+
+    fn take_ended(&mut self, records: &mut RequestRecords, into: &mut Vec<(RequestId, Time)>) {
+        self.engine.each_ended(|id, at, own, index| {
+            records.copy(id as usize, own, index);
+            into.push((id, at));
+        });
+        self.engine.forget_ended(|_, _, _, _| ());
     }
 
     fn records(&self) -> &RequestRecords {

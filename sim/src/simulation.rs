@@ -145,7 +145,7 @@ impl<'a> Simulation<'a> {
         requests: &mut dyn Iterator<Item = Request>,
         mut records: InOrder,
     ) -> Run {
-        let workload = self.without_requests();
+        let workload = self.without_requests(true);
         let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len, 0);
         let notes = self.notes(rules.drafter);
         let Simulation { config, arrivals, slo_tpot_s, keep_steps, .. } = *self;
@@ -164,10 +164,12 @@ impl<'a> Simulation<'a> {
     }
 
     /// A workload without requests that has the categories and the size of prefix blocks of the simulation's workload.
-    fn without_requests(&self) -> Workload {
+    /// `awaits_prefixes` says whether requests that share prefixes may come.
+    fn without_requests(&self, awaits_prefixes: bool) -> Workload {
         Workload {
             categories: self.workload.categories.clone(),
             prefix_block: self.workload.prefix_block,
+            awaits_prefixes,
             ..Workload::default()
         }
     }
@@ -202,7 +204,7 @@ impl<'a> Simulation<'a> {
         // A server does not report the parts of latencies (waiting, prompts, draft passes, …), so they are not
         // recorded.
         let (rules, clock) = Simulation { keep_lives: false, ..*self }.rules_and_clock(&drafter, max_draft_len, 0);
-        let (workload, watch) = (Cow::Owned(self.without_requests()), OutputLog::default());
+        let (workload, watch) = (Cow::Owned(self.without_requests(true)), OutputLog::default());
         // A server reports every step. With records of steps, the engine computes no steps in one go.
         let keep_steps = true;
         let Simulation { config, slo_tpot_s, .. } = *self;
@@ -212,21 +214,12 @@ impl<'a> Simulation<'a> {
     }
 
     fn fed<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Replica + 'a> {
-        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len, self.workload.len());
+        let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len, 0);
         let notes = self.notes(rules.drafter);
-        let Simulation { workload, config, slo_tpot_s, .. } = *self;
-        let engine = Engine::new(
-            config,
-            Cow::Borrowed(workload),
-            Arrivals::Open,
-            slo_tpot_s,
-            rules,
-            clock,
-            drafter,
-            self.keep_steps,
-            (),
-        );
-        Box::new(RoutedEngine::new(engine, notes))
+        let Simulation { workload, config, slo_tpot_s, keep_steps, .. } = *self;
+        let own = Cow::Owned(self.without_requests(workload.shares_prefixes()));
+        let engine = Engine::new(config, own, Arrivals::Open, slo_tpot_s, rules, clock, drafter, keep_steps, ());
+        Box::new(RoutedEngine::new(engine, workload, notes))
     }
 
     fn with<D: Drafter<EventClock<'a>>>(

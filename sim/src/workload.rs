@@ -101,6 +101,8 @@ pub struct Workload {
     /// The number of each request (how many requests came before it), in an engine in which later requests take the ids
     /// of ended requests. Otherwise empty.
     pub numbers: Vec<RequestId>,
+    /// Whether requests that share prefixes may still come, in an engine to which requests come while it runs.
+    pub awaits_prefixes: bool,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
     /// For each request the next turn of its session; `u32::MAX` if there is none. Empty if the workload has no
@@ -169,9 +171,9 @@ impl Workload {
         self.category.push(r.category);
     }
 
-    /// Stores request `r` under the id `id`, which is the next unused id or the id of an ended request. `number` says
-    /// how many requests came before it ([`number`](Workload::number)).
-    pub(crate) fn put(&mut self, id: RequestId, number: RequestId, r: Request) {
+    /// Stores request `r` under the id `id`, which is unused or the id of an ended request. `number` says how many
+    /// requests came before it ([`number`](Workload::number)). `goes_on` says whether its session has a next turn.
+    pub(crate) fn put(&mut self, id: RequestId, number: RequestId, r: Request, goes_on: bool) {
         let i = id as usize;
         set(&mut self.arrival, i, r.arrival, Time::ZERO);
         set(&mut self.prompt_len, i, r.prompt_len, 0);
@@ -182,6 +184,7 @@ impl Workload {
         set_unless(&mut self.priority, i, r.priority, 0);
         set_unless(&mut self.recording, i, r.recording.unwrap_or(u32::MAX), u32::MAX);
         set_unless(&mut self.own_prefix, i, r.prefix, Vec::new());
+        set_unless(&mut self.next_turn, i, if goes_on { id } else { RequestId::MAX }, RequestId::MAX);
     }
 
     /// The number of a request: how many requests came before it. Random draws are keyed by this number. The number
@@ -193,6 +196,11 @@ impl Workload {
     /// Whether any request's prompt begins with a prefix that other requests may share.
     pub fn shares_prefixes(&self) -> bool {
         !self.prefix_ids.is_empty() || !self.own_prefix.is_empty()
+    }
+
+    /// Whether any request that has come or may come shares a prefix.
+    pub fn may_share_prefixes(&self) -> bool {
+        self.awaits_prefixes || self.shares_prefixes()
     }
 
     /// A copy of the request `id`, prefix ids included.
@@ -208,6 +216,12 @@ impl Workload {
             recording: self.recording.get(i).copied().filter(|&r| r != u32::MAX),
             prefix: self.prefix(id).to_vec(),
         }
+    }
+
+    /// Whether the request has a next turn in its session.
+    #[inline]
+    pub fn goes_on(&self, id: RequestId) -> bool {
+        self.next_turn.get(id as usize).is_some_and(|&next| next != RequestId::MAX)
     }
 
     /// The next turn of the request's session, and the gap from the request's end until this turn is sent. `None` if

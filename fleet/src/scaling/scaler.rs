@@ -2,7 +2,6 @@
 
 use super::settings::Scaling;
 use super::watched::{Decides, EngineLimits, Traffic, Watched};
-use crate::merged::Part;
 use crate::pool::{Pool, Replicas};
 use crate::report_board::Board;
 use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
@@ -38,7 +37,7 @@ pub(crate) struct Scaler<'a> {
     lives: Vec<ReplicaLife>,
     decisions: Vec<ScalingDecision>,
     /// For each replica that the fleet ever had: the results of its run, once it has ended; `None` before.
-    past: Vec<Option<Part>>,
+    past: Vec<Option<Run>>,
 }
 
 impl<'a> Scaler<'a> {
@@ -99,6 +98,7 @@ impl<'a> Scaler<'a> {
         while self.booting.front().is_some_and(|boot| boot.0 <= now) {
             let (_, number) = self.booting.pop_front().expect("there is one");
             replicas[number] = (self.growing.make)(number);
+            replicas[number].be_forgetful();
             pool.join(number);
             self.board.join();
         }
@@ -170,37 +170,26 @@ impl<'a> Scaler<'a> {
     }
 
     /// Ends the draining replicas that have no requests in flight, and keeps their results.
-    pub fn end_drained(&mut self, pool: &Pool, replicas: &mut Replicas<'a>) {
+    pub fn end_drained(&mut self, replicas: &mut Replicas<'a>) {
         let idle = |number: usize| replicas[number].next_step() == Time::MAX;
         let empty = self.draining.iter().filter(|(number, n)| **n == 0 && idle(**number)).map(|(&number, _)| number);
         let empty: Vec<usize> = empty.collect();
         for number in empty {
             self.draining.remove(&number);
             let replica = std::mem::replace(&mut replicas[number], Box::new(Absent::default()));
-            let mut run = replica.finish(Ending::Done);
-            let ids: Vec<RequestId> =
-                (0..).zip(&pool.routed).filter(|(_, to)| usize::from(**to) == number).map(|(id, _)| id).collect();
-            let mut records = RequestRecords::new(ids.len());
-            ids.iter().enumerate().for_each(|(i, &id)| records.copy(i, &run.records, id as usize));
-            run.records = records;
-            self.past[number] = Some(Part { run, ids: Some(ids) });
+            self.past[number] = Some(replica.finish(Ending::Done));
         }
-    }
-
-    /// Has the replica drained and ended?
-    pub fn has_ended(&self, replica: usize) -> bool {
-        self.past[replica].is_some()
     }
 
     /// Ends the run. Returns for each replica the results of its run (`None` if it never served), and the history of
     /// the scaling. The caller must set the history's `end`.
-    pub fn finish(mut self, replicas: Replicas<'a>, ending: Ending) -> (Vec<Option<Part>>, Scaled) {
+    pub fn finish(mut self, replicas: Replicas<'a>, ending: Ending) -> (Vec<Option<Run>>, Scaled) {
         let parts = (0..).zip(replicas).map(|(number, replica): (usize, _)| {
             let boots = self.booting.iter().any(|boot| boot.1 == number);
             match self.past[number].take() {
                 Some(past) => Some(past),
                 None if boots || self.lives[number].ready == Time::MAX => None,
-                None => Some(Part { run: replica.finish(ending), ids: None }),
+                None => Some(replica.finish(ending)),
             }
         });
         let parts = parts.collect();
@@ -215,7 +204,9 @@ struct Absent {
 }
 
 impl Replica for Absent {
-    fn give(&mut self, _: Given) {
+    fn be_forgetful(&mut self) {}
+
+    fn give(&mut self, _: Given) -> RequestId {
         unreachable!("a replica that does not serve gets no request");
     }
 
@@ -237,7 +228,11 @@ impl Replica for Absent {
         Time::MAX
     }
 
-    fn take_ended(&mut self, _: &mut Vec<(RequestId, Time)>) {}
+    fn quiet_until(&self) -> Time {
+        Time::MAX
+    }
+
+    fn take_ended(&mut self, _: &mut RequestRecords, _: &mut Vec<(RequestId, Time)>) {}
 
     fn records(&self) -> &RequestRecords {
         &self.records

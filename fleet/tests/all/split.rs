@@ -213,31 +213,39 @@ struct BookedReplica<'a> {
     inner: Box<dyn Replica + 'a>,
     book: Rc<RefCell<Book>>,
     prefill: bool,
+    /// The id of each request that was given, by its index.
+    ids: BTreeMap<RequestId, RequestId>,
 }
 
 impl Replica for BookedReplica<'_> {
-    fn give(&mut self, given: Given) {
+    fn be_forgetful(&mut self) {
+        self.inner.be_forgetful();
+    }
+
+    fn give(&mut self, given: Given) -> RequestId {
         assert_eq!(given.part == Part::Prompt, self.prefill);
         *self.book.borrow_mut().given.entry((given.id, self.prefill)).or_default() += 1;
-        self.inner.give(given);
+        let index = self.inner.give(given);
+        assert!(self.ids.insert(index, given.id).is_none(), "no request is forgotten");
+        index
     }
 
     fn take_reserved(&mut self, into: &mut Vec<Reserved>) {
         self.inner.take_reserved(into);
     }
 
-    fn kv_arrived(&mut self, id: RequestId, at: Time, draft_kv: bool) {
-        assert!(self.book.borrow_mut().arrived.insert(id, at).is_none(), "KV arrives once");
-        self.inner.kv_arrived(id, at, draft_kv);
+    fn kv_arrived(&mut self, index: RequestId, at: Time, draft_kv: bool) {
+        assert!(self.book.borrow_mut().arrived.insert(self.ids[&index], at).is_none(), "KV arrives once");
+        self.inner.kv_arrived(index, at, draft_kv);
     }
 
     fn computes_here(&mut self, id: RequestId, at: Time) {
         self.inner.computes_here(id, at);
     }
 
-    fn release(&mut self, id: RequestId, at: Time) {
-        assert!(self.book.borrow_mut().released.insert(id, at).is_none(), "blocks are released once");
-        self.inner.release(id, at);
+    fn release(&mut self, index: RequestId, at: Time) {
+        assert!(self.book.borrow_mut().released.insert(self.ids[&index], at).is_none(), "blocks are released once");
+        self.inner.release(index, at);
     }
 
     fn run_until(&mut self, until: Time, to_the_next_end: bool) {
@@ -254,9 +262,13 @@ impl Replica for BookedReplica<'_> {
         self.inner.next_step()
     }
 
-    fn take_ended(&mut self, into: &mut Vec<(RequestId, Time)>) {
+    fn quiet_until(&self) -> Time {
+        self.inner.quiet_until()
+    }
+
+    fn take_ended(&mut self, records: &mut RequestRecords, into: &mut Vec<(RequestId, Time)>) {
         let before = into.len();
-        self.inner.take_ended(into);
+        self.inner.take_ended(records, into);
         for &(id, _) in &into[before..] {
             *self.book.borrow_mut().ended.entry((id, self.prefill)).or_default() += 1;
         }
@@ -328,7 +340,7 @@ proptest! {
         let all = [prefills.as_slice(), &lengths].concat();
         let book = Rc::new(RefCell::new(Book::default()));
         let around = |r: usize, inner| -> Box<dyn Replica> {
-            Box::new(BookedReplica { inner, book: book.clone(), prefill: r < prefills.len() })
+            Box::new(BookedReplica { inner, ids: BTreeMap::new(), book: book.clone(), prefill: r < prefills.len() })
         };
         let run = setup.split_of(&RouterSpec::all()[which], &all, &shared, around).run;
         let again = setup.split_of(&RouterSpec::all()[which], &all, &shared, |_, replica| replica).run;

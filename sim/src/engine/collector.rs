@@ -77,6 +77,9 @@ impl Collector {
 
     /// Makes room for the records of `requests` requests, because the workload has grown.
     pub(super) fn make_room(&mut self, requests: usize) {
+        if requests <= self.rounds.len() {
+            return;
+        }
         self.records.resize(requests);
         self.emissions.make_room(requests);
         self.rounds.resize(requests, Rounds::default());

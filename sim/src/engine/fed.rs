@@ -136,6 +136,16 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.arrivals.take_ended()
     }
 
+    /// Calls `each` for each request that ended since the last call, with the request's
+    /// [number](crate::Workload::number), the time of its end, the records of all requests, and its index there. The
+    /// request's record is complete.
+    pub fn each_ended(&mut self, mut each: impl FnMut(RequestId, Time, &RequestRecords, usize)) {
+        for (id, at) in self.arrivals.take_ended() {
+            self.out.close(id);
+            each(self.scheduler.workload().number(id), at, &self.out.records, id as usize);
+        }
+    }
+
     /// The records of all requests so far. Their numbers of rounds (steps with a verified draft token) and of draft
     /// tokens are written only when the run ends. Times may be later than the time up to which the engine was asked to
     /// run.

@@ -43,6 +43,7 @@ pub use fed::Load;
 pub use hooks::Hooks;
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{Part, RejectReason, Reserved, RunningRequest, WaitingRequest};
+pub(crate) use scheduler::Stretch;
 pub use scheduler::{Lengths, Order, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;

@@ -7,7 +7,7 @@ use super::drafter::Drafter;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
 use crate::metrics::{RequestRecords, Totals};
-use crate::workload::{Request, RequestId};
+use crate::workload::{Request, RequestId, Workload};
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// From now on ended requests can be [forgotten](Engine::forget_ended). Call this before the first request. If the
@@ -26,12 +26,27 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     pub fn give_new(&mut self, request: Request) -> RequestId {
         let sent = request.arrival;
         let (id, number) = self.ids.take();
-        self.scheduler.put(id, number, request);
+        self.scheduler.put(id, number, request, false);
+        self.make_room();
+        self.give(Given::whole(id, sent));
+        id
+    }
+
+    /// Gives the engine a request of `workload`, which other engines serve too. Returns the request's id in this
+    /// engine. So an engine needs memory only for its own requests. If the drafter's decisions depend on the ids
+    /// themselves, the request keeps its id.
+    pub fn give_one_of(&mut self, workload: &Workload, given: Given) -> RequestId {
+        let id = if self.drafter.ids_may_return() { self.ids.take().0 } else { given.id };
+        self.scheduler.put(id, given.id, workload.get(given.id), workload.goes_on(given.id));
+        self.make_room();
+        self.give(Given { id, ..given });
+        id
+    }
+
+    fn make_room(&mut self) {
         let requests = self.scheduler.workload().len();
         self.out.make_room(requests);
         self.pipeline.ahead.make_room(requests);
-        self.give(Given::whole(id, sent));
-        id
     }
 
     /// Forgets the requests that have ended and that no step in flight contains, if the engine is

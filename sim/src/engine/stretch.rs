@@ -8,9 +8,11 @@
 
 use super::collector::Collector;
 use super::drafter::Drafter;
+use super::pipeline::InFlight;
 use super::request::RunningRequest;
 use super::scheduler::{Order, Scheduler, Stretch};
 use super::state::{Engine, Watch};
+use crate::event_clock::EventClock;
 use crate::executor::{Executor, Moment, StepPlan};
 use crate::latency::PassShape;
 use crate::policy::BatchView;
@@ -60,19 +62,24 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         true
     }
 
+    /// The only step in flight, if it gives each running request one token and nothing else.
+    fn steady_step(&self) -> Option<&InFlight> {
+        let step = self.pipeline.queue.front().filter(|_| self.pipeline.queue.len() == 1)?;
+        let (ids, running) = (step.output.batch.ids(), self.scheduler.running());
+        let steady = |(&id, r): (&RequestId, &RunningRequest)| id == r.id && r.num_cacheable_tokens + 1 == r.num_tokens;
+        let plain = step.output.chunks.is_empty() && step.record.preempted == 0 && ids.len() == running.len();
+        (plain && ids.iter().zip(running).all(steady)).then_some(step)
+    }
+
     /// Computes a stretch under async scheduling, if such a stretch begins with the next step: in each turn of the loop
     /// a step is queued, and then the output of the step before it is taken. One step is in flight before the stretch
     /// and one after it, both with all running requests.
     fn skip_queued_steps(&mut self) -> Result<bool, E::Error> {
-        let [step] = self.pipeline.queue.make_contiguous() else { return Ok(false) };
-        let ids = step.output.batch.ids();
-        let running = self.scheduler.running();
-        let steady = |(&id, r): (&RequestId, &RunningRequest)| id == r.id && r.num_cacheable_tokens + 1 == r.num_tokens;
-        let same = ids.len() == running.len() && ids.iter().zip(running).all(steady);
-        if !same || !step.output.chunks.is_empty() || step.record.preempted > 0 {
+        if self.steady_step().is_none() {
             return Ok(false);
         }
         let Some(Stretch { steps, requests, mut context }) = self.scheduler.stretch(1) else { return Ok(false) };
+        let Some(step) = self.pipeline.queue.front_mut() else { return Ok(false) };
         let until = self.arrivals.next_at();
         let begun = step.record.start.max(self.pipeline.last_end);
         let (mut end, mut verify_time) = (begun, Time::ZERO);
@@ -111,6 +118,28 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.scheduler.swap_output(&mut step.output);
         self.tell_ended(self.pipeline.untold_ends.len());
         Ok(true)
+    }
+}
+
+/// The most steps that the search for a quiet time computes.
+const FORESEEN: u32 = 64;
+
+impl<'a, D: Drafter<EventClock<'a>>, W: Watch> Engine<'_, EventClock<'a>, D, W> {
+    /// A time before which no request ends or emits its first token, if no further request is given; `Time::MAX` if
+    /// none will. During a stretch this is later than the begin of the next step.
+    pub(crate) fn quiet_until(&self) -> Time {
+        let (next, rules) = (self.next_step(), self.scheduler.rules());
+        if rules.drafter || !rules.skip_stretches || self.out.wants_every_step() || self.executor.now() != next {
+            return next;
+        }
+        let in_flight = match (rules.order, self.steady_step()) {
+            (Order::Async, None) => return next,
+            (Order::Async, Some(step)) => Some(step.ready),
+            _ => None,
+        };
+        let Some(stretch) = self.scheduler.stretch(in_flight.is_some().into()) else { return next };
+        let stretch = Stretch { steps: stretch.steps.min(FORESEEN), ..stretch };
+        self.executor.end_of_stretch(&stretch, in_flight).min(self.arrivals.given_at()).max(next)
     }
 }
 

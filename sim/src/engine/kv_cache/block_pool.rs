@@ -26,8 +26,10 @@ pub struct BlockTable {
     /// Number of the request's leading blocks for which the pool was asked to register the content hash in the prefix
     /// cache.
     registered: u32,
-    /// Content hash of the request's last block that is registered in the prefix cache. Each block's hash covers the
-    /// hash of the block before it; the hash of the request's first block covers 0 instead.
+    /// Number of the request's leading blocks whose content hash is in the prefix cache.
+    hashed: u32,
+    /// Content hash of the request's last block that is in the prefix cache. Each block's hash covers the hash of the
+    /// block before it; the hash of the request's first block covers 0 instead.
     chain: u64,
 }
 
@@ -37,6 +39,9 @@ pub struct BlockTable {
 pub struct BlockPool {
     /// Whether the pool only counts its free blocks, and gives them no ids.
     counts: bool,
+    /// Whether no two requests share content. Then only a preempted request can hit blocks, namely its own, so that its
+    /// blocks are put into the prefix cache when it is preempted, and not before.
+    unshared: bool,
     refs: Vec<u32>,
     hash: Vec<u64>,
     next: Vec<u32>,
@@ -59,6 +64,7 @@ impl BlockPool {
         let n = blocks as usize;
         BlockPool {
             counts: false,
+            unshared: false,
             refs: vec![0; n + 1],
             hash: vec![NO_HASH; n + 1],
             next: (1..=blocks + 1).map(|next| if next > blocks { NONE } else { next }).collect(),
@@ -75,6 +81,11 @@ impl BlockPool {
     /// A pool that only counts its blocks. The blocks have no ids and no memory, and there is no prefix cache.
     pub fn counting(blocks: u32) -> BlockPool {
         BlockPool { counts: true, total: blocks, free: blocks, ..BlockPool::new(0) }
+    }
+
+    /// Says that no two requests share content. This makes the pool faster and changes no hit.
+    pub fn unshared(self) -> BlockPool {
+        BlockPool { unshared: true, ..self }
     }
 
     /// Number of blocks that no request holds.
@@ -130,30 +141,29 @@ impl BlockPool {
     }
 
     /// Gives back all blocks of a table, the last block first, so that the end of a sequence is evicted first. The
-    /// leading `full` blocks are queued as blocks with a hash, even if their hash was never registered, because vLLM
-    /// computes their hash.
+    /// leading `full` blocks are queued as blocks with a hash, even if they were never registered, because vLLM computes
+    /// their hash.
     pub fn release(&mut self, table: &mut BlockTable, full: u32) {
         if self.counts {
             self.free += std::mem::take(&mut table.counted);
             return;
         }
         // Freed blocks without a hash are put at the front of the queue, in the order in which the loop frees them.
-        let mut after = NONE;
+        let (mut after, full) = (NONE, full.max(table.registered) as usize);
         while let Some(block) = table.blocks.pop() {
             let refs = &mut self.refs[block as usize];
             *refs -= 1;
             if *refs > 0 {
                 continue;
             }
-            if self.hash[block as usize] == NO_HASH && table.blocks.len() >= full as usize {
+            if table.blocks.len() >= full {
                 self.insert_after(after, block);
                 after = block;
             } else {
                 self.insert_after(self.tail, block);
             }
         }
-        table.registered = 0;
-        table.chain = 0;
+        (table.registered, table.hashed, table.chain) = (0, 0, 0);
     }
 
     /// Looks up the leading blocks of `content` in the cache. Returns the number of hits, at most `limit`, and without
@@ -188,13 +198,22 @@ impl BlockPool {
             self.refs[block as usize] += 1;
             table.blocks.push(block);
         }
-        table.registered = hits;
+        (table.registered, table.hashed) = (hits, hits);
     }
 
     /// Registers the leading `full` blocks of the table in the cache under their hashes.
     pub fn register(&mut self, table: &mut BlockTable, content: &Content, full: u32) {
+        table.registered = table.registered.max(full);
+        if !self.unshared {
+            self.publish(table, content);
+        }
+    }
+
+    /// Puts the registered blocks of a table into the cache, if they are not there yet. Call this before the blocks of
+    /// a request are released that may be looked up again.
+    pub fn publish(&mut self, table: &mut BlockTable, content: &Content) {
         self.forget_evicted();
-        for index in table.registered..full {
+        for index in table.hashed..table.registered {
             table.chain = content.hash(table.chain, index);
             let block = table.blocks[index as usize];
             self.hash[block as usize] = table.chain;
@@ -203,7 +222,7 @@ impl BlockPool {
                 Entry::Occupied(mut slot) => slot.get_mut().push(block),
             }
         }
-        table.registered = table.registered.max(full);
+        table.hashed = table.registered;
     }
 
     fn forget_evicted(&mut self) {
@@ -400,7 +419,47 @@ mod tests {
         assert_eq!(pool.lookup(&content(&[10], 1), 1, false), (0, 0));
     }
 
+    /// One step of a test: a table grows, is preempted, or ends.
+    type Op = (usize, u32, u32);
+
     proptest! {
+        /// A pool whose requests share no content has the same hits and the same free queue, whether or not it knows
+        /// this. Requests grow, register blocks, are preempted and come back, and end.
+        #[test]
+        fn putting_off_hashes_changes_nothing(ops in prop::collection::vec((0usize..5, 0u32..9, 0u32..4), 1..300)) {
+            let mut pools = [BlockPool::new(24), BlockPool::new(24).unshared()];
+            let mut tables = [vec![BlockTable::default(); 5], vec![BlockTable::default(); 5]];
+            let mut number = [0u32, 1, 2, 3, 4];
+            for (who, count, what) in ops as Vec<Op> {
+                let mut seen = Vec::new();
+                for (pool, tables) in pools.iter_mut().zip(&mut tables) {
+                    let (table, content) = (&mut tables[who], content(&[], number[who]));
+                    match what {
+                        0 if table.blocks.is_empty() => {
+                            let found = pool.lookup(&content, count, count % 2 == 1);
+                            pool.take_hits(table, &content, found.0);
+                            seen.push(found.0 + 100 * found.1);
+                        }
+                        0 => pool.register(table, &content, count.min(table.blocks.len() as u32)),
+                        1 if count <= pool.free() => pool.grow(table, count),
+                        1 => {}
+                        2 => {
+                            pool.publish(table, &content);
+                            pool.release(table, 0);
+                        }
+                        _ => pool.release(table, count),
+                    }
+                    seen.push(pool.free());
+                }
+                number[who] += if what == 3 { 5 } else { 0 };
+                let half = seen.len() / 2;
+                prop_assert_eq!(&seen[..half], &seen[half..]);
+                let blocks = |tables: &[BlockTable]| tables.iter().map(|t| t.blocks.clone()).collect::<Vec<_>>();
+                prop_assert_eq!(blocks(&tables[0]), blocks(&tables[1]));
+                prop_assert_eq!(&pools[0].next, &pools[1].next);
+            }
+        }
+
         /// Invariant 3: used + free = total at any time, and the free queue holds exactly the free blocks.
         #[test]
         fn blocks_are_conserved(ops in prop::collection::vec((0usize..4, 0u32..6, any::<bool>()), 1..200)) {

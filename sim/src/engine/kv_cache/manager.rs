@@ -48,12 +48,16 @@ pub struct ComputedBlocks {
 }
 
 impl KvCacheManager {
-    /// The KV memory of an engine that follows `rules`, for a workload of `requests` requests. `addressed` says whether
-    /// the executor needs the ids of a request's blocks.
-    pub fn new(config: &EngineConfig, requests: usize, rules: &Rules, addressed: bool) -> KvCacheManager {
+    /// The KV memory of an engine that follows `rules` and serves `workload`. `addressed` says whether the executor
+    /// needs the ids of a request's blocks.
+    pub fn new(config: &EngineConfig, workload: &Workload, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
         let counts = !addressed && !config.prefix_caching;
-        let pool = if counts { BlockPool::counting } else { BlockPool::new };
+        let pool = |blocks| match counts {
+            true => BlockPool::counting(blocks),
+            false if workload.may_share_prefixes() => BlockPool::new(blocks),
+            false => BlockPool::new(blocks).unshared(),
+        };
         let draft_pool = match config.draft_kv {
             DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
@@ -64,7 +68,7 @@ impl KvCacheManager {
             pool: pool(config.target_blocks(drafting).saturating_sub(null)),
             counts_alone: counts && draft_pool.is_none(),
             draft_pool,
-            tables: BlockTables::new(requests),
+            tables: BlockTables::new(workload.len()),
             block_size: config.block_size,
             fixed: config.blocks_of_a_request(rules.num_speculative_tokens),
             caching: config.prefix_caching,
@@ -279,8 +283,12 @@ impl KvCacheManager {
         }
     }
 
-    /// Gives all KV blocks of a request back to the pools of the target and of the draft model.
-    pub fn free(&mut self, r: &mut RunningRequest) {
+    /// Gives all KV blocks of a request, which may come back, to the pools of the target and of the draft model.
+    pub fn free(&mut self, workload: &Workload, r: &mut RunningRequest) {
+        if self.caching {
+            let content = self.content(workload, r.id);
+            self.pool.publish(self.tables.target(r.table), &content);
+        }
         self.give_back(r, 0);
     }
 
@@ -289,7 +297,7 @@ impl KvCacheManager {
     /// output. Other prompts never repeat output tokens.
     pub fn free_finished(&mut self, workload: &Workload, r: &mut RunningRequest) {
         let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
-        if full > 0 && workload.following(r.id).is_some() {
+        if full > 0 && workload.goes_on(r.id) {
             let content = self.content(workload, r.id);
             self.pool.register(self.tables.target(r.table), &content, full);
         }

@@ -39,9 +39,10 @@ impl<'a> Asked<'a> {
         &self.workload
     }
 
-    /// Adds a request that was not known before. `id` is the next unused id, or the id of an ended request.
-    pub(super) fn put(&mut self, id: RequestId, number: RequestId, request: Request) {
-        self.workload.to_mut().put(id, number, request);
+    /// Adds a request that was not known before. `id` is an unused id, or the id of an ended request. `goes_on` says
+    /// whether the request has a next turn in its session.
+    pub(super) fn put(&mut self, id: RequestId, number: RequestId, request: Request, goes_on: bool) {
+        self.workload.to_mut().put(id, number, request, goes_on);
     }
 
     /// Number of prompt tokens of request `id`.

@@ -109,7 +109,7 @@ impl Scheduler<'_> {
     /// prompt and output.
     fn gives_blocks_back(&mut self, index: usize) {
         let Held { mut r, .. } = self.handed.held.remove(index);
-        self.kv_cache_manager.free(&mut r);
+        self.kv_cache_manager.free(self.asked.workload(), &mut r);
         self.waiting.prepend(WaitingRequest::new(self.asked.workload(), r.id, r.arrival, Part::Whole));
     }
 

@@ -85,13 +85,13 @@ impl Scheduler<'_> {
     pub(super) fn release(&mut self, r: &mut RunningRequest) {
         self.rules.confirm(r);
         self.kv_cache_manager.cache_blocks(self.asked.workload(), r, r.num_cacheable_tokens);
-        self.kv_cache_manager.free(r);
+        self.kv_cache_manager.free(self.asked.workload(), r);
     }
 
     /// Rejects the only running request, which has outgrown the pool.
     pub(super) fn reject_running(&mut self) {
         let mut r = self.running.pop().expect("the only running request");
-        self.kv_cache_manager.free(&mut r);
+        self.kv_cache_manager.free(self.asked.workload(), &mut r);
         self.output.rejected.push(Rejection { id: r.id, reason: self.outgrown(), ran: Some(r) });
     }
 

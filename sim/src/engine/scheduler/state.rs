@@ -57,7 +57,7 @@ impl<'a> Scheduler<'a> {
             }),
             running: Vec::new(),
             handed: Handed::default(),
-            kv_cache_manager: KvCacheManager::new(config, workload.len(), &rules, addressed),
+            kv_cache_manager: KvCacheManager::new(config, &workload, &rules, addressed),
             asked: Asked::new(workload, &rules, slo_tpot_s),
             pace: Pace::new(&rules),
             current_step: 0,
@@ -161,10 +161,10 @@ impl<'a> Scheduler<'a> {
         self.asked.workload()
     }
 
-    /// Adds a request that was not known before to the workload. `id` is the next unused id, or the id of an ended
-    /// request.
-    pub fn put(&mut self, id: RequestId, number: RequestId, request: Request) {
-        self.asked.put(id, number, request);
+    /// Adds a request that was not known before to the workload. `id` is an unused id, or the id of an ended request.
+    /// `goes_on` says whether the request has a next turn in its session.
+    pub fn put(&mut self, id: RequestId, number: RequestId, request: Request, goes_on: bool) {
+        self.asked.put(id, number, request, goes_on);
         self.kv_cache_manager.make_room(self.workload().len());
     }
 

@@ -23,7 +23,7 @@ fn fixture(blocks: u32, draft_at: DraftAt) -> Fixture {
 /// for KV from another engine, each with its number of blocks.
 fn news(replica: &mut dyn Replica) -> (Vec<RequestId>, Vec<(RequestId, u32)>) {
     let (mut ended, mut reserved) = (Vec::new(), Vec::new());
-    replica.take_ended(&mut ended);
+    replica.take_ended(&mut RequestRecords::new(2), &mut ended);
     replica.take_reserved(&mut reserved);
     (ended.iter().map(|end| end.0).collect(), reserved.iter().map(|r| (r.id, r.blocks)).collect())
 }
@@ -52,15 +52,15 @@ fn a_held_request_runs_when_its_kv_is_there() {
     for draft_at in [DraftAt::StepStart, DraftAt::StepEnd] {
         fixture(20, draft_at).with(|s| {
             let mut replica = s.replica(Speculation::Policy(Box::new(Steady(3))));
-            replica.give(part(1, Part::Output));
+            let index = replica.give(part(1, Part::Output));
             replica.run_until(S(1.0), false);
             assert_eq!(news(&mut *replica), (vec![], vec![(1, 4)]));
             let load = replica.load();
             assert_eq!((load.used_blocks, load.running, load.waiting, load.busy), (4, 0, 1, Time::ZERO));
-            replica.kv_arrived(1, S(1.0), true);
+            replica.kv_arrived(index, S(1.0), true);
             replica.run_until(S(9.0), false);
             assert_eq!(news(&mut *replica).0, [1]);
-            assert!(replica.records().first_token[1] > S(1.0));
+            assert!(replica.records().first_token[index as usize] > S(1.0));
             assert_eq!((replica.load().emitted, replica.load().used_blocks), (20, 0));
         });
     }
