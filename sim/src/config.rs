@@ -3,6 +3,7 @@
 mod bad;
 mod checks;
 mod choices;
+mod releases;
 mod settings;
 
 use crate::host::HostLaw;
@@ -13,6 +14,7 @@ pub use choices::{
     BatchRange, BudgetCharge, DecisionSeconds, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, FirstDraftPass,
     Runner, SchedulingPolicy, Version,
 };
+pub use releases::Release;
 use serde::{Deserialize, Serialize};
 use settings::settings;
 
@@ -158,33 +160,39 @@ fn is_zero(x: &u32) -> bool {
 /// Methods that return the values with which the engine runs. A setting that the user left out has the default of the
 /// chosen vLLM release.
 impl EngineConfig {
+    /// The numbers and switches of the vLLM release that the engine follows.
+    pub fn release(&self) -> &'static Release {
+        self.version.release()
+    }
+
     /// When draft tokens are made: the setting `draft_at`, or else what the vLLM release does.
     pub fn drafts_at(&self) -> DraftAt {
-        self.draft_at.unwrap_or(if self.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
+        self.draft_at.unwrap_or(self.release().draft_at)
     }
 
     /// Whether the tokens of a prompt may be split over several steps: the setting, or else what the vLLM release does.
     pub fn chunked_prefill(&self) -> bool {
-        self.chunked_prefill.unwrap_or(self.version != Version::V0)
+        self.chunked_prefill.unwrap_or(self.release().chunked_prefill)
     }
 
     /// Whether a request is admitted only if its whole sequence fits into the free KV blocks: the setting, or else what
     /// the vLLM release does.
     pub fn scheduler_reserve_full_isl(&self) -> bool {
-        self.scheduler_reserve_full_isl.unwrap_or(self.version != Version::V0)
+        self.scheduler_reserve_full_isl.unwrap_or(self.release().reserve_full_isl)
     }
 
     /// Share of the KV blocks, [0, 1), that are kept free when requests are admitted: the setting, or else the default
     /// of the vLLM release.
     pub fn watermark(&self) -> f64 {
-        self.watermark.unwrap_or(if self.version == Version::V0 { 0.01 } else { 0.0 })
+        self.watermark.unwrap_or(self.release().watermark)
     }
 
     /// Applies the defaults of live runs on a device to the settings that the user left out: draft tokens are made at
     /// the start of the step that verifies them, and one step runs at a time. Returns whether a setting was changed. In
     /// v0 nothing changes, because v0 works in this way anyway.
     pub fn as_on_a_device(&mut self) -> bool {
-        let silent = self.version != Version::V0 && (self.draft_at.is_none() || self.async_scheduling.is_none());
+        let set = self.draft_at.is_some() && self.async_scheduling.is_some();
+        let silent = self.release().draft_at != DraftAt::StepStart && !set;
         if silent {
             self.draft_at.get_or_insert(DraftAt::StepStart);
             self.async_scheduling.get_or_insert(false);
@@ -197,19 +205,20 @@ impl EngineConfig {
     /// `deliver_at`, `num_lookahead_tokens` and `max_num_new_slots_for_drafting` are listed whenever they are set.
     /// `async_scheduling` is listed if it is false and `draft_at` is not listed.
     pub fn overridden(&self) -> Vec<&'static str> {
-        let released = EngineConfig { version: self.version, ..EngineConfig::default() };
-        let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());
-        let reserve = self.scheduler_reserve_full_isl.is_some_and(|set| set != released.scheduler_reserve_full_isl());
-        let watermark = self.watermark.is_some_and(|set| set != released.watermark());
-        let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
-        let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
+        let release = self.release();
+        let chunked = self.chunked_prefill.is_some_and(|set| set != release.chunked_prefill);
+        let reserve = self.scheduler_reserve_full_isl.is_some_and(|set| set != release.reserve_full_isl);
+        let watermark = self.watermark.is_some_and(|set| set != release.watermark);
+        let pads = self.pad_admissions.is_some_and(|set| set != release.pad_admissions);
+        let step_start = self.draft_at.is_some_and(|set| set != release.draft_at);
+        let unseen = self.first_draft_pass == Some(FirstDraftPass::Unseen) && release.draft_at == DraftAt::StepEnd;
         let keys = [
             // Each entry has the name of a setting and whether it overrides the vLLM release. The defaults of the first
             // eight settings follow from the vLLM release, or from release and drafter.
             ("draft_at", step_start),
             ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
             ("deliver_at", self.deliver_at.is_some()),
-            ("first_draft_pass", self.first_draft_pass == Some(FirstDraftPass::Unseen) && self.version != Version::V0),
+            ("first_draft_pass", unseen),
             ("chunked_prefill", chunked),
             ("scheduler_reserve_full_isl", reserve),
             ("watermark", watermark),
@@ -226,6 +235,12 @@ impl EngineConfig {
     /// tokens: 1 + `k` recurrent states, and what does not depend on drafts.
     pub fn blocks_of_a_request(&self, k: u32) -> u32 {
         self.request_blocks + self.state_blocks * (1 + k)
+    }
+
+    /// Number of KV blocks of the target's pool that requests can use: all but the null block (docs/model.md 4.1).
+    /// `drafting` says whether there is a draft model.
+    pub fn usable_blocks(&self, drafting: bool) -> u32 {
+        self.target_blocks(drafting).saturating_sub(self.release().null_blocks)
     }
 
     /// Number of KV blocks in the target's pool. `drafting` says whether there is a draft model. With
@@ -252,7 +267,7 @@ impl EngineConfig {
             let why = format!("{} modules, but engine.method is not \"mtp\"", self.mtp_modules);
             return Err(BadConfig { key: "mtp_modules", why });
         }
-        if self.num_gpu_blocks < 2 && self.version != Version::V0 {
+        if self.num_gpu_blocks < 2 && self.release().null_blocks > 0 {
             let why = "must be at least 2: one block is the null block".into();
             return Err(BadConfig { key: "num_gpu_blocks", why });
         }

@@ -342,6 +342,12 @@ impl Drafts {
         }
     }
 
+    /// Stores that every request has a chain of `len` tokens, and that all of them are verified.
+    pub(crate) fn note_even(&mut self, len: u32) {
+        debug_assert!(self.draft_len.iter().chain(&self.verify_len).all(|&own| own == len));
+        self.common = Some((len, len));
+    }
+
     /// The number of tokens that every request drafted, and the number that every request verifies (in trees: numbers
     /// of levels). `None` if requests differ, or if there are none.
     #[inline]

@@ -195,17 +195,18 @@ impl<'a> EventClock<'a> {
     }
 
     /// Runs the target pass of a step, and looks up which draft tokens it accepts. If the device has no queue, the
-    /// clock also advances by the constant host time of a step.
+    /// clock also advances by the constant host time of a step. Returns the model's time of the pass.
     #[inline(always)]
-    fn run(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) {
+    fn run(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Time {
         let drafting = self.world.max_draft_len > 0;
-        self.target_pass(step.target_shape(drafts, drafting, self.world.context_reads));
+        let time = self.target_pass(step.target_shape(drafts, drafting, self.world.context_reads));
         if !self.world.queues {
             self.now += self.world.overhead;
         }
         if drafting {
             self.truths.accept(&step.batch, drafts, accepted);
         }
+        time
     }
 
     /// The slow path of [`run`](EventClock::run). It also charges the host times of the setting `engine.host`, rejects
@@ -218,7 +219,7 @@ impl<'a> EventClock<'a> {
         let shape = step.target_shape(drafts, self.world.max_draft_len > 0, self.world.context_reads);
         let host = self.host_time(shape, step.batch.len() as u64, step.batch.prefill.tokens);
         self.wait_for_launches(host.launch);
-        self.run(step, drafts, accepted);
+        let whole = self.run(step, drafts, accepted);
         match (self.world.queues, &mut self.host_work) {
             (false, _) => self.now += host.work,
             (true, Some(queued)) => *queued.back_mut().expect("the step was scheduled") = host.work,
@@ -229,7 +230,7 @@ impl<'a> EventClock<'a> {
         }
         if let Some(ledger) = &mut self.ledger {
             let accepted = accepted.iter().map(|&accepted| u64::from(accepted)).sum();
-            ledger.split(self.world.target, shape, step, accepted);
+            ledger.split(self.world.target, (shape, whole), step, accepted);
         }
     }
 
@@ -271,13 +272,14 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// When the last step of `stretch`, which begins now, will end; now, if passes take the slow path. Nothing runs.
+    /// When the last step of `stretch`, which begins now, will end; now, if pass times are not the model's. Nothing runs.
     /// `in_flight`: under async scheduling, when the tokens of the step in flight are ready.
     pub(crate) fn end_of_stretch(&self, stretch: &Stretch, in_flight: Option<Time>) -> Time {
         let (World { target, decision_time, overhead, .. }, n) = (&self.world, u64::from(stretch.requests));
         let (mut now, mut device, mut context) = (self.now, self.device, stretch.context);
         let (mut ready, queues) = (in_flight, self.world.queues);
-        for _ in 0..if self.noted { 0 } else { stretch.steps } {
+        let exact = self.noise.is_none() && self.host_work.is_none() && self.piecewise == Time::ZERO;
+        for _ in 0..if exact { stretch.steps } else { 0 } {
             let pass = target.pass(PassShape { requests: n, batched: n, context, pairs: context + n });
             match &mut ready {
                 Some(ready) => {
@@ -293,10 +295,11 @@ impl<'a> EventClock<'a> {
     }
 
     /// Advances the clock (or the device's queue) by the time of a target pass. `shape` says how many tokens the pass
-    /// processes and how many KV tokens it reads.
-    fn target_pass(&mut self, shape: PassShape) {
+    /// processes and how many KV tokens it reads. Returns the model's time, without noise.
+    fn target_pass(&mut self, shape: PassShape) -> Time {
         let time = self.world.target.pass(shape);
         self.advance(time, 0);
+        time
     }
 }
 
@@ -390,7 +393,7 @@ impl Executor for EventClock<'_> {
 
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
         match self.noted {
-            false => self.run(step, drafts, accepted),
+            false => _ = self.run(step, drafts, accepted),
             true => self.run_and_note(step, drafts, accepted),
         }
         Ok(())

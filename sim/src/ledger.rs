@@ -71,13 +71,19 @@ impl Ledger {
 
     /// Splits the time of the last pass, a target pass, into its parts (decodes, prompts, accepted and rejected draft
     /// tokens). `shape` says how many tokens the pass processed and how many KV tokens it read. `model` gives the pass
-    /// times without noise. `accepted` is the number of the pass's draft tokens that were right.
-    pub fn split(&mut self, model: &dyn LatencyModel, shape: PassShape, step: &StepPlan, accepted: u64) {
+    /// times without noise, `whole` the time of this one. `accepted` is the number of the pass's draft tokens that were right.
+    pub fn split(
+        &mut self,
+        model: &dyn LatencyModel,
+        (shape, whole): (PassShape, Time),
+        step: &StepPlan,
+        accepted: u64,
+    ) {
         if shape.batched == step.batch.len() as u64 && step.chunks.is_empty() {
             return;
         }
         let plain = shape::plain_pass(&step.batch);
-        let whole = model.pass(shape).0;
+        let whole = whole.0;
         let without_drafts = if shape == plain { whole } else { model.pass(plain).0.min(whole) };
         let decoding = match (step.chunks, step.batch.len()) {
             ([], _) => without_drafts,

@@ -43,7 +43,7 @@ pub use around_executor::AroundExecutor;
 pub use categories::Categories;
 pub use config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
-    MAX_SPEC_LEN, Runner, SchedulingPolicy, Version,
+    MAX_SPEC_LEN, Release, Runner, SchedulingPolicy, Version,
 };
 pub use drafts::{Drafts, Shown, Wants};
 pub use draws::Draws;

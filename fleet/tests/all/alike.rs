@@ -76,6 +76,34 @@ fn sessions_go_on_across_replicas() {
     }
 }
 
+/// A fleet gives the same run whether or not steps without decisions are computed in one go. With skipping, a replica
+/// on which nothing ends runs later than the router's choices, so this also compares every router's choices. The order
+/// of a step's phases and the noise of pass times vary.
+#[test]
+fn skipping_changes_no_fleet() {
+    for (version, draft_at, noise_cv) in [
+        (Version::default(), None, 0.0),
+        (Version::default(), Some(DraftAt::StepStart), 0.0),
+        (Version::V0_32, None, 0.1),
+        (Version::V0, None, 0.0),
+    ] {
+        let mut setup = Setup::new(requests(300, 12.0, 80, 6));
+        (setup.config.version, setup.config.draft_at, setup.noise_cv) = (version, draft_at, noise_cv);
+        (setup.config.frontend_s, setup.config.step_overhead_s) = (0.004, 0.001);
+        setup.config.max_model_len = 2000;
+        for router in routers() {
+            let mut run = |skip| {
+                setup.config.skip_stretches = skip;
+                setup.fleet(&router, &[0, 0, 2, 0], 5).run
+            };
+            let (skipped, stepped) = (run(true), run(false));
+            let what = format!("{version:?} {draft_at:?} {}", router.name());
+            assert_same(&skipped, &stepped, &what);
+            assert_eq!(skipped.replicas, stepped.replicas, "{what}");
+        }
+    }
+}
+
 /// If pass times are noisy, a fleet with one replica gives the same run as a single engine without a fleet, because
 /// both draw the same noise.
 #[test]

@@ -22,17 +22,6 @@ pub enum Version {
     V0_33,
 }
 
-impl Version {
-    /// The version's name in experiment files, such as `vllm-0.33`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Version::V0 => "vllm-v0",
-            Version::V0_32 => "vllm-0.32",
-            Version::V0_33 => "vllm-0.33",
-        }
-    }
-}
-
 /// The kind of drafter (vLLM's `method`). Lookahead slots, token budget and model runner depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]

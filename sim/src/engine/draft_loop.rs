@@ -28,7 +28,8 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     drafter.propose(executor, batch, batch, plan, drafts);
     let (common_len, depth) = clamp(batch.limit, plan, drafts);
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
-    run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
+    let (_, stopped) = run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
+    let even = !stopped && run.common_len == depth;
     if depth == 0 && shape::draft_idle_pass(batch).is_some() {
         // Even if nothing is drafted, the draft model may have to process prompts, or tokens that it missed
         // (docs/model.md 12).
@@ -36,7 +37,7 @@ pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     }
     drafts.verify_len.extend_from_slice(&drafts.draft_len);
     if depth > 0 {
-        select(drafter, executor, batch, drafts);
+        select(drafter, executor, batch, drafts, even.then_some(depth));
     }
     spec.drafted(in_parallel);
     Ok(())
@@ -79,18 +80,22 @@ pub(super) fn draft_at_end<E: Executor, D: Hooks<E> + ?Sized>(
 }
 
 /// Lets the drafter select which draft tokens are verified, and counts the tokens to verify of draft trees. If the
-/// drafter decided anything, charges the decision time and returns true. Panics if the drafter selects more tokens than
-/// were drafted.
+/// drafter decided anything, charges the decision time and returns true. `even`: the draft length, if all requests have
+/// chains of the same length. Panics if the drafter selects more tokens than were drafted.
 pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
     batch: &BatchView,
     drafts: &mut Drafts,
+    even: Option<u32>,
 ) -> bool {
     drafter.select(batch, drafts);
     let decided = drafts.was_decided();
     if decided {
         executor.charge_decision(Moment::Select);
+    } else if let Some(len) = even {
+        drafts.note_even(len);
+        return false;
     }
     drafts.measure_trees(batch.limit);
     assert!(

@@ -4,7 +4,7 @@
 //! "The clock and the device"; `runners.py` there runs the released code).
 
 use super::scheduler::{Derived, Lengths, SpeculativeConfig};
-use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
+use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner};
 use crate::executor::PassCost;
 use crate::latency::PassShape;
 
@@ -99,7 +99,7 @@ impl DraftPasses {
             always_all: v2
                 && (modules || kind == Kind::Block || c.method == DraftMethod::DraftModel)
                 && spec.lengths == Lengths::Released,
-            context_alone: v2 && c.version >= Version::V0_33,
+            context_alone: v2 && c.release().writes_context_alone,
             unseen: derived.first_draft_pass == FirstDraftPass::Unseen,
             ends_early: (!v2).then_some(u32::from(c.method == DraftMethod::Dflash)),
         }
@@ -171,6 +171,7 @@ fn each(ran: &Ran, n: u64) -> PassShape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Version;
 
     fn passes(c: &EngineConfig, parallel_drafting: bool, k: u32) -> Vec<u64> {
         let spec = SpeculativeConfig {

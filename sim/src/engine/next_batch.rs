@@ -17,60 +17,70 @@ pub struct NextBatch {
     gap: Vec<u32>,
     slo_tpot_s: Vec<f64>,
     context_sum: u64,
+    /// Number of requests: the first `n` entries of each column are valid.
+    n: usize,
 }
 
 impl NextBatch {
     /// Fills the columns anew with the running requests for which `joins` is true, with at most `k` draft tokens for
-    /// each. Reuses the buffers. Filling one column after the other is faster, because the length of a column is known.
+    /// each. Reuses the buffers.
     pub fn fill(&mut self, running: &[RunningRequest], k: u32, joins: impl Fn(&RunningRequest) -> bool) {
-        self.at.clear();
-        self.at.extend((0..running.len() as u32).filter(|&at| joins(&running[at as usize])));
-        let requests = || self.at.iter().map(|&at| &running[at as usize]);
-        refill(&mut self.ids, requests().map(|r| r.id));
-        // Number of output tokens that each request certainly has once this step and, under async scheduling, the step
-        // in flight before it have sampled: one token from each of these steps.
-        let outputs = |r: &RunningRequest| r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
-        refill(&mut self.emitted, requests().map(outputs));
-        // All tokens of a request are in KV except the newest.
-        refill(&mut self.context, requests().map(|r| r.num_tokens - r.num_output_tokens + outputs(r) - 1));
-        refill(&mut self.limit, requests().map(|r| if r.may_draft { k } else { 0 }));
-        refill(&mut self.slo_tpot_s, requests().map(|r| r.slo_tpot_s));
-        self.context_sum = self.context.iter().map(|&context| u64::from(context)).sum();
-        if self.gap.len() < self.at.len() {
-            self.gap.resize(self.at.len(), 0);
+        let most = running.len();
+        if self.at.len() < most {
+            for column in [&mut self.at, &mut self.ids, &mut self.context, &mut self.emitted, &mut self.limit] {
+                column.resize(most, 0);
+            }
+            self.gap.resize(most, 0);
+            self.slo_tpot_s.resize(most, 0.0);
         }
+        // Slices of one length, so that one comparison bounds all of them.
+        let (at, ids, context) = (&mut self.at[..most], &mut self.ids[..most], &mut self.context[..most]);
+        let (emitted, limit) = (&mut self.emitted[..most], &mut self.limit[..most]);
+        let slo_tpot_s = &mut self.slo_tpot_s[..most];
+        let (mut n, mut context_sum) = (0, 0);
+        for (index, r) in running.iter().enumerate().filter(|(_, r)| joins(r)) {
+            if n >= most {
+                break;
+            }
+            // Number of output tokens that the request certainly has once this step and, under async scheduling, the
+            // step in flight before it have sampled: one token from each of these steps.
+            let outputs = r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
+            (at[n], ids[n], emitted[n]) = (index as u32, r.id, outputs);
+            // All tokens of a request are in KV except the newest.
+            context[n] = r.num_tokens - r.num_output_tokens + outputs - 1;
+            limit[n] = if r.may_draft { k } else { 0 };
+            slo_tpot_s[n] = r.slo_tpot_s;
+            context_sum += u64::from(context[n]);
+            n += 1;
+        }
+        (self.n, self.context_sum) = (n, context_sum);
     }
 
     /// The index in the running list of each request for which draft tokens are made at the end of the step.
     pub fn at(&self) -> &[u32] {
-        &self.at
+        &self.at[..self.n]
     }
 
     /// The id of each request for which draft tokens are made at the end of the step.
     pub fn ids(&self) -> &[RequestId] {
-        &self.ids
+        &self.ids[..self.n]
     }
 
     /// The batch as policies see it at the end of step `step`. A request counts only tokens that it certainly has then:
     /// one token from each step that samples for it, without draft tokens that may still be rejected.
     pub fn view<'a>(&'a self, step: &BatchView<'a>) -> BatchView<'a> {
         BatchView {
-            ids: &self.ids,
-            context: &self.context,
-            emitted: &self.emitted,
-            limit: &self.limit,
-            draft_gap: &self.gap[..self.ids.len()],
-            slo_tpot_s: &self.slo_tpot_s,
+            ids: self.ids(),
+            context: &self.context[..self.n],
+            emitted: &self.emitted[..self.n],
+            limit: &self.limit[..self.n],
+            draft_gap: &self.gap[..self.n],
+            slo_tpot_s: &self.slo_tpot_s[..self.n],
             context_sum: self.context_sum,
             always_extend: false,
             ..*step
         }
     }
-}
-
-fn refill<T>(column: &mut Vec<T>, values: impl Iterator<Item = T>) {
-    column.clear();
-    column.extend(values);
 }
 
 /// The token counts of a batch's requests as the device has them, which is ahead of the host.
@@ -85,10 +95,15 @@ impl DeviceBatch {
     /// Fills in the requests `ids`. `prompt_len` and `sampled` give, by id, the prompt's length and the tokens sampled
     /// so far.
     pub fn fill(&mut self, ids: &[RequestId], prompt_len: &[u32], sampled: &[u32]) {
-        refill(&mut self.emitted, ids.iter().map(|&id| sampled[id as usize]));
-        let with_outputs = ids.iter().zip(&self.emitted);
-        refill(&mut self.context, with_outputs.map(|(&id, &emitted)| prompt_len[id as usize] + emitted - 1));
-        self.context_sum = self.context.iter().map(|&context| u64::from(context)).sum();
+        self.emitted.resize(ids.len(), 0);
+        self.context.resize(ids.len(), 0);
+        let (sampled, mut context_sum) = (&sampled[..prompt_len.len()], 0);
+        for ((&id, emitted), context) in ids.iter().zip(&mut self.emitted).zip(&mut self.context) {
+            *emitted = sampled[id as usize];
+            *context = prompt_len[id as usize] + *emitted - 1;
+            context_sum += u64::from(*context);
+        }
+        self.context_sum = context_sum;
     }
 
     /// The batch `batch`, with its requests' token counts as the device has them, which is ahead of the host.

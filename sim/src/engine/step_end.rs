@@ -141,7 +141,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         fresh.drafts.verify_all();
         fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
-            && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
+            && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts, None);
         if fresh.drafts.in_trees() {
             // With draft trees, a request is scheduled with one token for every node that is to be verified. All
             // requests get the number of tokens of the request with the most nodes.

@@ -78,14 +78,34 @@ impl BlockPool {
         }
     }
 
-    /// A pool that only counts its blocks. The blocks have no ids and no memory, and there is no prefix cache.
+    /// A pool that only counts its blocks. The blocks have no ids and no memory. There is no prefix cache before the
+    /// blocks are [named](BlockPool::name).
     pub fn counting(blocks: u32) -> BlockPool {
-        BlockPool { counts: true, total: blocks, free: blocks, ..BlockPool::new(0) }
+        BlockPool { counts: true, total: blocks, free: blocks, ..BlockPool::new(0).unshared() }
     }
 
     /// Says that no two requests share content. This makes the pool faster and changes no hit.
     pub fn unshared(self) -> BlockPool {
         BlockPool { unshared: true, ..self }
+    }
+
+    /// Whether the pool only counts its blocks.
+    pub fn counts(&self) -> bool {
+        self.counts
+    }
+
+    /// Gives ids to the blocks of a pool that only counted them, and whose requests share no content. `tables` are the
+    /// tables that hold blocks of this pool. The ids are not those that the blocks would have had. But no free block
+    /// can be hit so far, and the tables hold equally many blocks, so that later hits are the same.
+    pub fn name<'t>(&mut self, tables: impl Iterator<Item = &'t mut BlockTable>) {
+        debug_assert!(self.counts && self.unshared);
+        let free = self.free;
+        *self = BlockPool::new(self.total).unshared();
+        for table in tables {
+            let held = std::mem::take(&mut table.counted);
+            self.grow(table, held);
+        }
+        debug_assert_eq!(self.free, free);
     }
 
     /// Number of blocks that no request holds.
@@ -146,6 +166,7 @@ impl BlockPool {
     pub fn release(&mut self, table: &mut BlockTable, full: u32) {
         if self.counts {
             self.free += std::mem::take(&mut table.counted);
+            (table.registered, table.hashed, table.chain) = (0, 0, 0);
             return;
         }
         // Freed blocks without a hash are put at the front of the queue, in the order in which the loop frees them.
@@ -170,6 +191,9 @@ impl BlockPool {
     /// the last hit if `drop_last`. Also returns how many of the hits are free blocks: taking a free block removes it
     /// from the free queue.
     pub fn lookup(&mut self, content: &Content, limit: u32, drop_last: bool) -> (u32, u32) {
+        if self.cached.is_empty() {
+            return (0, 0);
+        }
         self.forget_evicted();
         let mut chain = 0;
         let (mut hits, mut idle, mut last_idle) = (0, 0, 0);
@@ -424,23 +448,28 @@ mod tests {
 
     proptest! {
         /// A pool whose requests share no content has the same hits and the same free queue, whether or not it knows
-        /// this. Requests grow, register blocks, are preempted and come back, and end.
+        /// this. A pool that counts its blocks up to the first preemption has the same hits. Requests grow, register
+        /// blocks, are preempted and come back, and end.
         #[test]
         fn putting_off_hashes_changes_nothing(ops in prop::collection::vec((0usize..5, 0u32..9, 0u32..4), 1..300)) {
-            let mut pools = [BlockPool::new(24), BlockPool::new(24).unshared()];
-            let mut tables = [vec![BlockTable::default(); 5], vec![BlockTable::default(); 5]];
+            let mut pools = [BlockPool::new(24), BlockPool::new(24).unshared(), BlockPool::counting(24)];
+            let mut tables = [(); 3].map(|()| vec![BlockTable::default(); 5]);
             let mut number = [0u32, 1, 2, 3, 4];
             for (who, count, what) in ops as Vec<Op> {
                 let mut seen = Vec::new();
                 for (pool, tables) in pools.iter_mut().zip(&mut tables) {
+                    if pool.counts() && what == 2 {
+                        pool.name(tables.iter_mut());
+                    }
+                    let held = tables[who].blocks.len() as u32 + tables[who].counted;
                     let (table, content) = (&mut tables[who], content(&[], number[who]));
                     match what {
-                        0 if table.blocks.is_empty() => {
+                        0 if held == 0 => {
                             let found = pool.lookup(&content, count, count % 2 == 1);
                             pool.take_hits(table, &content, found.0);
                             seen.push(found.0 + 100 * found.1);
                         }
-                        0 => pool.register(table, &content, count.min(table.blocks.len() as u32)),
+                        0 => pool.register(table, &content, count.min(held)),
                         1 if count <= pool.free() => pool.grow(table, count),
                         1 => {}
                         2 => {
@@ -452,8 +481,9 @@ mod tests {
                     seen.push(pool.free());
                 }
                 number[who] += if what == 3 { 5 } else { 0 };
-                let half = seen.len() / 2;
-                prop_assert_eq!(&seen[..half], &seen[half..]);
+                let third = seen.len() / 3;
+                prop_assert_eq!(&seen[..third], &seen[third..2 * third]);
+                prop_assert_eq!(&seen[..third], &seen[2 * third..]);
                 let blocks = |tables: &[BlockTable]| tables.iter().map(|t| t.blocks.clone()).collect::<Vec<_>>();
                 prop_assert_eq!(blocks(&tables[0]), blocks(&tables[1]));
                 prop_assert_eq!(&pools[0].next, &pools[1].next);

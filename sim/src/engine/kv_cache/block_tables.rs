@@ -47,6 +47,11 @@ impl BlockTables {
         &mut self.target[slot as usize]
     }
 
+    /// All tables that may hold blocks of the target's pool.
+    pub fn of_target(&mut self) -> impl Iterator<Item = &mut BlockTable> {
+        self.target.iter_mut().chain(&mut self.fixed)
+    }
+
     /// The block table of the draft model's own pool at index `slot`.
     pub fn draft(&mut self, slot: u32) -> &mut BlockTable {
         &mut self.draft[slot as usize]

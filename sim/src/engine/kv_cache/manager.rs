@@ -4,7 +4,7 @@
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
-use crate::config::{DraftKv, EngineConfig, Version};
+use crate::config::{DraftKv, EngineConfig};
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler::Rules;
 use crate::workload::{RequestId, Workload};
@@ -14,7 +14,8 @@ pub struct KvCacheManager {
     pool: BlockPool,
     /// The draft model's own pool, if it has one.
     draft_pool: Option<BlockPool>,
-    /// Whether the target's pool is the only pool, and only counts its blocks, without ids.
+    /// Whether the target's pool is the only pool, and only counts its blocks, without ids. A request without shared
+    /// prefixes needs ids only once it may come back.
     counts_alone: bool,
     tables: BlockTables,
     block_size: u32,
@@ -52,20 +53,19 @@ impl KvCacheManager {
     /// needs the ids of a request's blocks.
     pub fn new(config: &EngineConfig, workload: &Workload, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
-        let counts = !addressed && !config.prefix_caching;
-        let pool = |blocks| match counts {
-            true => BlockPool::counting(blocks),
-            false if workload.may_share_prefixes() => BlockPool::new(blocks),
+        let shared = config.prefix_caching && workload.may_share_prefixes();
+        let counts = !addressed && !shared;
+        let pool = |blocks| match shared {
+            _ if counts => BlockPool::counting(blocks),
+            true => BlockPool::new(blocks),
             false => BlockPool::new(blocks).unshared(),
         };
         let draft_pool = match config.draft_kv {
             DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
         };
-        // One block is the null block (docs/model.md 4.1); vLLM v0 has no null block.
-        let null = u32::from(rules.version != Version::V0);
         KvCacheManager {
-            pool: pool(config.target_blocks(drafting).saturating_sub(null)),
+            pool: pool(config.usable_blocks(drafting)),
             counts_alone: counts && draft_pool.is_none(),
             draft_pool,
             tables: BlockTables::new(workload.len()),
@@ -74,7 +74,7 @@ impl KvCacheManager {
             caching: config.prefix_caching,
             reserve_full: rules.reserve_full_isl,
             watermark: rules.watermark_blocks,
-            watermark_always: rules.version == Version::V0,
+            watermark_always: rules.release.watermark_always,
             hash_lookahead: rules.num_hash_lookahead_tokens,
             recomputed: rules.num_prefill_lookahead_tokens.saturating_sub(1),
             drop_last_hit: rules.drop_last_hit,
@@ -286,6 +286,10 @@ impl KvCacheManager {
     /// Gives all KV blocks of a request, which may come back, to the pools of the target and of the draft model.
     pub fn free(&mut self, workload: &Workload, r: &mut RunningRequest) {
         if self.caching {
+            if self.pool.counts() {
+                self.pool.name(self.tables.of_target());
+                self.counts_alone = false;
+            }
             let content = self.content(workload, r.id);
             self.pool.publish(self.tables.target(r.table), &content);
         }

@@ -1,7 +1,6 @@
 //! Decides whether a waiting request is admitted into a step and with how many tokens, and admits it.
 
 use super::state::Scheduler;
-use crate::config::Version;
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler_output::Admission;
 
@@ -41,7 +40,7 @@ impl Scheduler<'_> {
             return Admit::Stop;
         }
         match self.rules.off_the_end(left, want.min(limit)) {
-            0 if self.rules.version == Version::V0_32 => Admit::Stop,
+            0 if self.rules.release.stops_at_unsplittable => Admit::Stop,
             0 => Admit::PassOver,
             new => Admit::Tokens(new),
         }

@@ -2,7 +2,6 @@
 
 use super::rules::Rules;
 use crate::categories::Categories;
-use crate::config::Version;
 use crate::engine::request::{Part, RunningRequest, WaitingRequest};
 use crate::workload::{Request, RequestId, Workload};
 use std::borrow::Cow;
@@ -21,9 +20,7 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(super) fn new(workload: Cow<'a, Workload>, rules: &Rules, slo_tpot_s: f64) -> Asked<'a> {
-        // v0 ends a request when it has more than `max_model_len` tokens, the other releases when it has
-        // `max_model_len` tokens.
-        let longest = rules.max_model_len + u32::from(rules.version == Version::V0);
+        let longest = rules.max_model_len + rules.release.tokens_beyond_model_len;
         Asked { workload, slo_tpot_s, longest, drafter: rules.drafter }
     }
 

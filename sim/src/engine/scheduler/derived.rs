@@ -3,7 +3,7 @@
 //! release's values. Source: the vLLM files that [`rules`](super::rules) names.
 
 use super::speculative_config::SpeculativeConfig;
-use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
+use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner};
 
 /// The engine's settings, and the values derived from them that several rules of the scheduler need, such as the number
 /// of lookahead slots.
@@ -54,7 +54,7 @@ impl<'a> Derived<'a> {
             _ if k == 0 => None,
             _ if first_draft_pass == FirstDraftPass::Unseen => Some("the first draft pass waits for what was accepted"),
             DraftMethod::Suffix => Some("the drafter looks up what was accepted"),
-            DraftMethod::Ngram if config.version < Version::V0_33 || runner == Runner::V1 => {
+            DraftMethod::Ngram if !config.release().ngram_async || runner == Runner::V1 => {
                 Some("the drafter looks up what was accepted")
             }
             _ => None,
@@ -79,9 +79,8 @@ impl<'a> Derived<'a> {
     /// set, or if the vLLM release ignores the table. A number of requests between two ranges of the table, or beyond
     /// the last range, has the draft length of the previous range. A number below the first range has length 0.
     pub fn per_batch_size(&self) -> Option<Vec<u32>> {
-        // Runner V1 of vLLM 0.33 ignores the table of draft lengths for DSpark, which cannot change its draft length.
         let dspark = matches!(self.config.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
-        let ignored = self.config.version >= Version::V0_33 && self.runner == Runner::V1 && dspark;
+        let ignored = self.config.release().ignores_dspark_table && self.runner == Runner::V1 && dspark;
         if self.spec.per_batch_size.is_empty() || ignored {
             return None;
         }
@@ -103,7 +102,7 @@ fn is_block(method: DraftMethod) -> bool {
 fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !is_block(c.method));
     let needs_v1 = spec.num_speculative_tokens > 0 && old;
-    c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
+    c.runner.unwrap_or(if needs_v1 { Runner::V1 } else { c.release().runner })
 }
 
 fn lookahead(method: DraftMethod, k: u32) -> u32 {
@@ -118,14 +117,14 @@ fn lookahead(method: DraftMethod, k: u32) -> u32 {
 }
 
 fn draft_slots(c: &EngineConfig, spec: &SpeculativeConfig) -> u32 {
-    let (k, old) = (spec.num_speculative_tokens, c.version == Version::V0_32);
+    let (k, blocks) = (spec.num_speculative_tokens, c.release().charges_draft_blocks);
     match c.method {
         _ if k == 0 => 0,
         DraftMethod::DraftModel if spec.parallel_drafting => k,
         DraftMethod::DraftModel => 1,
         DraftMethod::Eagle | DraftMethod::Eagle3 if spec.parallel_drafting => k - 1,
-        DraftMethod::Dflash if old => k,
-        DraftMethod::Dspark | DraftMethod::DsparkFillIn if old => k - 1,
+        DraftMethod::Dflash if blocks => k,
+        DraftMethod::Dspark | DraftMethod::DsparkFillIn if blocks => k - 1,
         _ => 0,
     }
 }

@@ -3,7 +3,6 @@
 
 use super::rules::Rules;
 use super::state::Scheduler;
-use crate::config::Version;
 use crate::engine::request::{Part, RejectReason, RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::Rejection;
 use crate::time::Time;
@@ -23,11 +22,10 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can. Always `None` in v0, which checks a
-    /// request only at the head of the waiting list.
+    /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can, or if the release does not check this
+    /// when a request arrives.
     fn never(&self, prompt: u32) -> Option<RejectReason> {
-        if self.rules.version == Version::V0 {
-            // v0 checks a request only when the request is at the head of the waiting list.
+        if !self.rules.release.rejects_on_arrival {
             return None;
         }
         if prompt >= self.rules.max_model_len {

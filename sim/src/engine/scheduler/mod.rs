@@ -34,7 +34,7 @@ pub use stretch::Stretch;
 
 use super::request::RunningRequest;
 use super::scheduler_output::SchedulerOutput;
-use crate::config::{DraftAt, Version};
+use crate::config::DraftAt;
 use crate::time::Time;
 
 impl Scheduler<'_> {
@@ -50,9 +50,9 @@ impl Scheduler<'_> {
             DraftAt::StepStart => self.rules.num_speculative_tokens,
             DraftAt::StepEnd => num_spec_tokens,
         };
-        match self.rules.version {
-            Version::V0 => self.schedule_v0(),
-            Version::V0_32 | Version::V0_33 => self.schedule_v1(),
+        match self.rules.release.prefills_apart {
+            true => self.schedule_v0(),
+            false => self.schedule_v1(),
         }
         &self.output
     }

@@ -2,7 +2,7 @@
 
 use super::derived::Derived;
 use super::speculative_config::SpeculativeConfig;
-use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
+use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner};
 
 fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
@@ -38,10 +38,7 @@ pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
         let why = format!("{} is above max_model_len = {}", c.long_prefill_token_threshold, c.max_model_len);
         return refuse("long_prefill_token_threshold", why);
     }
-    let needed = match c.version {
-        Version::V0_32 => derived.draft_slots,
-        _ => derived.lookahead,
-    };
+    let needed = if c.release().charges_draft_blocks { derived.draft_slots } else { derived.lookahead };
     if k > 0 && budget <= needed {
         let why = format!("{budget} leaves no room for a token beside the {needed} slots that drafting takes");
         return refuse("max_num_batched_tokens", why);
@@ -93,8 +90,7 @@ fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
     // vLLM 0.32 drops the last block of a prefix-cache hit, so several MTP modules need blocks of at least `k` tokens.
     // vLLM 0.33 uses all blocks of a hit (a block's hash may cover tokens after the block), so it allows any block
     // size.
-    let drops = c.version == Version::V0_32;
-    if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
+    if c.release().mtp_needs_long_blocks && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =
             format!("{} is below the {k} tokens that several MTP modules draft, with prefix caching", c.block_size);
         return refuse("block_size", why);
@@ -171,7 +167,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
 /// slots.
 pub(super) fn check_room(c: &EngineConfig, drafter: bool, k: u32, lookahead: u32) -> Result<(), BadConfig> {
     let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
-    let blocks = c.target_blocks(drafter).saturating_sub(u32::from(c.version != Version::V0));
+    let blocks = c.usable_blocks(drafter);
     let fixed = c.blocks_of_a_request(k);
     if fixed > 0 && blocks < needed + fixed {
         let why = format!(

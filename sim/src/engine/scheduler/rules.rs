@@ -1,13 +1,12 @@
-//! The rules of a release of vLLM's scheduler as numbers and switches, derived from the engine's settings.
-//!
-//! Taken from vLLM 0.33.0 and 0.32.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`) and
-//! 0.6.3 (`core/scheduler.py`), and tested against all three with the recorded schedules of `tests/vllm/`.
+//! The rules of vLLM's scheduler as numbers and switches, derived from the engine's settings and from the switches of
+//! the [release](Release). They are tested against all releases with the recorded schedules of `tests/vllm/`.
 
 use super::derived::Derived;
 use super::refusals;
 use super::speculative_config::{Lengths, SpeculativeConfig};
 use crate::config::{
-    BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftMethod, EngineConfig, Runner, SchedulingPolicy, Version,
+    BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftMethod, EngineConfig, Release, Runner,
+    SchedulingPolicy, Version,
 };
 use crate::engine::draft_passes::DraftPasses;
 
@@ -28,6 +27,8 @@ pub enum Order {
 pub struct Rules {
     /// The vLLM release whose rules the scheduler follows.
     pub version: Version,
+    /// The numbers and switches of this release.
+    pub release: &'static Release,
     /// The order of the phases of steps (schedule, draft, verify, update).
     pub order: Order,
     /// When draft tokens are made: at the start or at the end of a step. Not used without a drafter.
@@ -128,12 +129,12 @@ impl Rules {
     pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<Rules, BadConfig> {
         c.check()?;
         let derived = Derived::of(c, spec);
-        let rules = match c.version {
-            Version::V0 => {
+        let rules = match c.release().prefills_apart {
+            true => {
                 refusals::check_v0(c)?;
                 v0(&derived)
             }
-            Version::V0_32 | Version::V0_33 => {
+            false => {
                 refusals::check_v1(&derived)?;
                 v1(&derived)
             }
@@ -148,6 +149,7 @@ impl Rules {
 fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
     Rules {
         version: c.version,
+        release: c.release(),
         order: Order::StepStart,
         draft_at: DraftAt::StepStart,
         deliver_at: DeliverAt::Sampled,
@@ -156,9 +158,8 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         draft_prefill: c.draft_prefill,
         draft_gap: c.draft_gap,
         draft_gaps: spec.drafter && (c.draft_prefill || *draft_at == DraftAt::StepEnd),
-        // v0 splits no prompt, and draft tokens take nothing from its token budget. So v0 has no unused budget to give
-        // to prompts.
-        tops_up_chunks: spec.drafter && c.version != Version::V0 && c.budget_charge == BudgetCharge::Trimmed,
+        // If draft tokens take nothing from the token budget, there is no unused budget to give to prompts.
+        tops_up_chunks: spec.drafter && c.release().charges_drafts && c.budget_charge == BudgetCharge::Trimmed,
         skip_stretches: c.skip_stretches,
         one_length: false,
         loses_drafts: false,
@@ -192,13 +193,15 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
 
 fn v1(derived: &Derived) -> Rules {
     let &Derived { config: c, spec, k, block, runner, draft_at, asynchronous, lookahead, .. } = derived;
-    let (drafting, new) = (k > 0, c.version >= Version::V0_33);
+    let (drafting, release) = (k > 0, c.release());
     let eagle_like = drafting && matches!(c.method, DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp);
     let block = drafting && block;
-    let hash_lookahead = if new && eagle_like && c.prefix_caching { derived.prefill_lookahead } else { 0 };
+    let hashes = release.hashes_lookahead && eagle_like && c.prefix_caching;
+    let hash_lookahead = if hashes { derived.prefill_lookahead } else { 0 };
+    let bounds = release.bounds_block_batches && block;
     let active = c.max_num_active_seqs.unwrap_or(c.max_num_seqs);
     let table = derived.per_batch_size();
-    let pads = c.pad_admissions.unwrap_or(true) && table.is_none();
+    let pads = c.pad_admissions.unwrap_or(release.pad_admissions) && table.is_none();
     let by_runner = if runner == Runner::V2 { DeliverAt::Sampled } else { DeliverAt::Drafted };
     Rules {
         order: match draft_at {
@@ -211,7 +214,7 @@ fn v1(derived: &Derived) -> Rules {
         draft_passes: DraftPasses::of(derived),
         one_length: (asynchronous || runner == Runner::V2) && spec.lengths != Lengths::Free,
         loses_drafts: asynchronous && runner == Runner::V1,
-        max_num_active_seqs: if new && block { active.min(c.max_num_batched_tokens / lookahead) } else { active },
+        max_num_active_seqs: if bounds { active.min(c.max_num_batched_tokens / lookahead) } else { active },
         long_prefill_token_threshold: c.long_prefill_token_threshold,
         long_prefill_token_threshold_adaptive: c.long_prefill_token_threshold_adaptive,
         lift_threshold_when_alone: true,
@@ -219,14 +222,18 @@ fn v1(derived: &Derived) -> Rules {
         draft_slots: if drafting { c.max_num_new_slots_for_drafting.unwrap_or(derived.draft_slots) } else { 0 },
         num_prefill_lookahead_tokens: derived.prefill_lookahead,
         num_hash_lookahead_tokens: hash_lookahead,
-        drop_last_hit: if new { eagle_like && hash_lookahead == 0 } else { eagle_like || block },
-        prefill_schedule_interval: if new { c.prefill_schedule_interval } else { 1 },
-        goes_on_after_self_preemption: new && c.scheduling_policy == SchedulingPolicy::Priority,
-        can_skip_drafts: new && lookahead > 0 && runner == Runner::V2,
+        drop_last_hit: match release.drops_last_hit {
+            true => eagle_like || block,
+            false => eagle_like && hash_lookahead == 0,
+        },
+        prefill_schedule_interval: if release.defers_prefills { c.prefill_schedule_interval } else { 1 },
+        goes_on_after_self_preemption: release.goes_on_after_self_preemption
+            && c.scheduling_policy == SchedulingPolicy::Priority,
+        can_skip_drafts: release.skips_useless_drafts && lookahead > 0 && runner == Runner::V2,
         pad_admissions: if pads { k } else { 0 },
         leaves_full_graphs: table.is_some() && runner == Runner::V1,
         per_batch_size: table,
-        cache_when_verified: asynchronous || (new && drafting),
+        cache_when_verified: asynchronous || (release.caches_when_verified && drafting),
         ..none(derived)
     }
 }

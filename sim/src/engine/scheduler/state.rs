@@ -7,7 +7,7 @@ use super::queue::RequestQueue;
 use super::rules::Rules;
 use super::scratch::StepScratch;
 use crate::categories::Categories;
-use crate::config::{DraftAt, EngineConfig, SchedulingPolicy, Version};
+use crate::config::{DraftAt, EngineConfig, SchedulingPolicy};
 use crate::drafts::Drafts;
 use crate::engine::input_batch::Columns;
 use crate::engine::kv_cache::KvCacheManager;
@@ -49,11 +49,9 @@ impl<'a> Scheduler<'a> {
         addressed: bool,
     ) -> Scheduler<'a> {
         Scheduler {
-            // v0 has a first-come, first-served list, and sorts it only when it looks for requests with a lower
-            // priority.
-            waiting: RequestQueue::new(match rules.version {
-                Version::V0 => SchedulingPolicy::Fcfs,
-                _ => rules.policy,
+            waiting: RequestQueue::new(match rules.release.sorts_waiting {
+                true => rules.policy,
+                false => SchedulingPolicy::Fcfs,
             }),
             running: Vec::new(),
             handed: Handed::default(),

@@ -2,7 +2,6 @@
 //! steps it may have, and its effect on the requests.
 
 use super::state::Scheduler;
-use crate::config::Version;
 
 /// A stretch: consecutive steps in which every running request gets one token and nothing is decided. It ends when a
 /// request ends or when the next request arrives.
@@ -43,9 +42,7 @@ impl Scheduler<'_> {
         let steps = steps.checked_sub(in_flight).filter(|&steps| steps > 0)?;
         if !kv.surely_holds(self.running.len(), steps) {
             let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
-            // vLLM v0 needs one free block more than the stretch will use.
-            let spare = u32::from(self.rules.version == Version::V0);
-            if blocks + spare > kv.num_free_blocks() {
+            if blocks + self.rules.release.spare_blocks > kv.num_free_blocks() {
                 return None;
             }
         }

@@ -294,7 +294,7 @@ proptest! {
         config in configs(),
         arrivals in arrivals(),
         overhead in 0u32..3,
-        shared in any::<bool>(),
+        (shared, keep_lives) in any::<(bool, bool)>(),
     ) {
         let mut f = Fixture::new(w);
         if !shared {
@@ -306,7 +306,7 @@ proptest! {
         f.keep_steps = false;
         let run = |f: &Fixture, skip| {
             let config = EngineConfig { skip_stretches: skip, ..f.config.clone() };
-            f.with(|s| Simulation { config: &config, noise_cv: 0.1, ..s }.run(Speculation::Off))
+            f.with(|s| Simulation { config: &config, noise_cv: 0.1, keep_lives, ..s }.run(Speculation::Off))
         };
         let (skipped, stepped) = (run(&f, true), run(&f, false));
         prop_assert_eq!(&skipped.records, &stepped.records);
@@ -314,11 +314,15 @@ proptest! {
         prop_assert_eq!(format!("{:?}", skipped.totals), format!("{:?}", stepped.totals));
     }
 
-    /// A KV pool that only counts its blocks gives the same run as a KV pool whose blocks have ids.
+    /// A KV pool that only counts its blocks gives the same run as a KV pool whose blocks have ids. With prefix caching
+    /// and without shared prefixes, the pool counts up to the first preemption.
     #[test]
-    fn counting_blocks_changes_nothing(w in workloads(), config in configs(), limit in 0u32..6) {
+    fn counting_blocks_changes_nothing(w in workloads(), config in configs(), limit in 0u32..6, caching in any::<bool>()) {
         let mut f = Fixture::new(w);
-        f.config = EngineConfig { prefix_caching: false, ..config };
+        f.config = EngineConfig { prefix_caching: caching, ..config };
+        if caching {
+            (f.workload.prefix_ids, f.workload.prefix_start) = (Vec::new(), Vec::new());
+        }
         let (counted, named) = (f.erratic(limit), f.erratic_addressed(limit));
         prop_assert_eq!(counted.records, named.records);
         prop_assert_eq!(counted.steps, named.steps);
