@@ -3,6 +3,7 @@
 
     board.py run --binary foretoken [--half judge] [--count 240] [--set KEY=VALUE] --column floors
     board.py run --binary foretoken --half judge --ids --kernels --column kernels
+    board.py run --binary foretoken --half judge --ids --kernels --servers --column servers
     board.py show [--columns roofline floors]
     board.py figure
 
@@ -65,9 +66,9 @@ def run(args):
     try:
         for number, row in rows.iterrows():
             try:
-                roofline, *rest = table.say(row, package, folder)
+                roofline, *rest = table.say(row, package, folder, args.servers)
                 if args.kernels:
-                    roofline = table.kernels(roofline, row["backend"])
+                    roofline = table.kernels(roofline, row)
                 said[number] = table.experiment(roofline, *rest, "kernels" if args.kernels else "roofline")
             except table.Unsaid:
                 pass
@@ -185,6 +186,7 @@ def main():
     parser.add_argument("--set", action="append", default=[], help="a setting of every experiment")
     parser.add_argument("--column", default="floors", help="the name of the prediction in board.csv")
     parser.add_argument("--kernels", action="store_true", help="pass times from the package's kernels, not from a roofline")
+    parser.add_argument("--servers", action="store_true", help="with the settings and front ends of servers.py")
     parser.add_argument("--columns", nargs="*", help="the predictions to show; default: all")
     parser.add_argument("--ids", action="store_true", help="the rows of board.csv")
     parser.add_argument("--threads", type=int, default=2)

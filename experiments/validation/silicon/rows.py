@@ -13,16 +13,18 @@ import random
 
 import pandas as pd
 
+import servers
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SYSTEMS = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "b300_sxm": "b300", "gb200": "gb200"}
 KEY = [
     "backend", "model_path", "system", "precision", "isl", "osl", "batch_size", "tp_size", "attention_dp_size",
     "moe_tp_size", "moe_ep_size",
 ]
-Checkpoint = collections.namedtuple("Checkpoint", "file bits kv", defaults=(None, None))
+Checkpoint = collections.namedtuple("Checkpoint", "file bits", defaults=(None,))
 
 # The file of a (model, precision). `bits`: the quantisation_config that the file lacks, or "beside" if it stands in the
-# file beside it. `kv`: bits of the KV cache, as the benchmark set them.
+# file beside it.
 FP8 = {"quant_method": "fp8", "modules_to_not_convert": ["lm_head"]}
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
 LLAMA_8B, LLAMA_70B = "meta-llama--Meta-Llama-3.1-8B", "meta-llama--Meta-Llama-3.1-70B"
@@ -31,8 +33,8 @@ CHECKPOINTS = {
     ("meta-llama/Llama-3.1-8B-Instruct", ""): Checkpoint(LLAMA_8B),
     ("meta-llama/Llama-3.1-8B-Instruct", "fp8"): Checkpoint(LLAMA_8B, FP8),
     ("nvidia/Llama-3.1-8B-Instruct-FP8", "fp8"): Checkpoint(LLAMA_8B, FP8),
-    ("meta-llama/Llama-3.1-70B", "fp8"): Checkpoint(LLAMA_70B, FP8, 8),
-    ("meta-llama/Llama-3.1-70B", "fp4"): Checkpoint(LLAMA_70B, NVFP4, 8),
+    ("meta-llama/Llama-3.1-70B", "fp8"): Checkpoint(LLAMA_70B, FP8),
+    ("meta-llama/Llama-3.1-70B", "fp4"): Checkpoint(LLAMA_70B, NVFP4),
     ("Qwen/Qwen3-32B", ""): Checkpoint("Qwen--Qwen3-32B"),
     ("Qwen/Qwen3-32B", "fp8"): Checkpoint("Qwen--Qwen3-32B-FP8"),
     ("Qwen/Qwen3-32B", "fp4"): Checkpoint("Qwen--Qwen3-32B", NVFP4),
@@ -92,7 +94,7 @@ def suspect(rows):
 
 
 def checkpoint(row, package, folder):
-    """(the setting `model` of a roofline, bits of the KV cache or None)."""
+    """The setting `model` of a roofline."""
     key = (row["model_path"], word(row["precision"]))
     if key not in CHECKPOINTS:
         raise Unsaid(f"no checkpoint of {key[0]} in {key[1] or 'bf16'} is known")
@@ -108,55 +110,78 @@ def checkpoint(row, package, folder):
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(config))
-    return {"config": str(path)}, named.kv
+    return {"config": str(path)}
 
 
-def say(row, package, folder):
-    """The row as (roofline, clients, engine settings, lengths file), or Unsaid."""
+def parallel(row):
+    """(GPUs of the tensor-parallel group, whether whole experts are spread over them), or Unsaid."""
     tp, dp = number(row["tp_size"]), number(row["attention_dp_size"])
     inner, spread = number(row["moe_tp_size"]), number(row["moe_ep_size"])
-    if row["system"] not in SYSTEMS:
-        raise Unsaid(f"no preset is {row['system']}")
     if number(row["pp_size"]) > 1:
         raise Unsaid("pipeline parallelism")
     if dp > 1:
         raise Unsaid("attention is data-parallel: a scheduler and a pool of each rank")
-    if tp > 8 and row["system"] != "gb200":
-        raise Unsaid("16 or 64 GPUs on a node of 8: TP was multiplied by EP")
+    # InferenceX's "tp: 4, ep: 4" are 4 GPUs that hold whole experts. Its dump has TP times EP in tp_size, TP in
+    # moe_tp_size, and EP in moe_ep_size.
+    if benchmark(row) == "InferenceX" and inner == spread > 1 and tp == inner * spread:
+        return inner, True
     if inner > 1 and spread > 1:
         raise Unsaid("experts both split and spread")
+    return tp, spread > 1
+
+
+def benchmark(row):
+    return "other" if "auto-gap-analysis" in word(row["silicon_data_source"]) else "InferenceX"
+
+
+def clients_of(row):
+    """Clients of one worker, or Unsaid."""
     said = [part for part in word(row["silicon_data_source"]).split("; ") if part.startswith("silicon_concurrency=")]
     if not said:
         raise Unsaid("no concurrency is named")
-    clients = int(said[0].partition("=")[2])
-    if clients != row["batch_size"]:
-        raise Unsaid("several workers behind one front end")
-    model, kv = checkpoint(row, package, folder)
+    clients, each = int(said[0].partition("=")[2]), int(row["batch_size"])
+    # W workers behind one front end that sends requests to them in turn: each has its share of the clients.
+    if clients % each:
+        raise Unsaid("several workers behind one front end, with unequal shares of the clients")
+    return each
+
+
+def say(row, package, folder, with_servers):
+    """The row as (roofline, clients, engine settings, lengths file, number of requests), or Unsaid.
+
+    `with_servers`: with the settings and times of `servers.py`.
+    """
+    if row["system"] not in SYSTEMS:
+        raise Unsaid(f"no preset is {row['system']}")
+    tp, spread = parallel(row)
+    clients = clients_of(row)
     gpu = SYSTEMS[row["system"]]
-    roofline = {"gpu": gpu, "model": model, "tensor_parallel": tp, "expert_parallel": spread > 1}
-    if kv:
-        roofline["kv_bits"] = kv
-    if word(row["precision"]) == "fp4" and gpu in ("h100", "h200"):
+    server = servers.settings(row, tp, gpu, clients) if with_servers else servers.unknown(row)
+    model = checkpoint(row, package, folder)
+    roofline = {"gpu": gpu, "model": model, "tensor_parallel": tp, "expert_parallel": spread}
+    if server["kv"]:
+        roofline["kv_bits"] = server["kv"]
+    if word(row["precision"]) == "fp4" and gpu in servers.HOPPER:
         roofline["weight_only"] = True
-    return roofline, clients, *schedule(row, gpu, clients, folder)
+    return roofline, clients, *schedule(row, server, gpu, clients, folder)
 
 
-def schedule(row, gpu, clients, folder):
-    """Engine settings by the engines' defaults on these GPUs, and a file of lengths as the benchmark drew them."""
+def schedule(row, server, gpu, clients, folder):
+    """Engine settings, and a file of lengths as the benchmark drew them."""
     isl, osl = int(row["isl"]), int(row["osl"])
     # InferenceX draws prompts and outputs from 0.8 of the length to the length. The others fix them. Their clients do
     # not stay in step as clients of a simulation would, so outputs are spread by a tenth.
-    other = "auto-gap-analysis" in word(row["silicon_data_source"])
+    other = benchmark(row) == "other"
     longest = isl + math.ceil(1.1 * osl)
-    budget = 8192
+    budget = server["budget"] or 8192
     version = "vllm-0.32"
     if row["backend"] == "sglang":
         # Prompts run in steps of their own. Such a release of vLLM refuses a budget below the longest request.
         version = "vllm-v0"
-        budget = max(longest, 8192 if gpu in ("h100", "h200") else 16384)
+        budget = max(longest, server["budget"] or (8192 if gpu in servers.HOPPER else 16384))
     engine = {
         "version": version, "max_num_batched_tokens": budget, "max_model_len": longest,
-        "max_num_seqs": max(1024, clients),
+        "max_num_seqs": server["slots"] or max(1024, clients), "frontend_s": server["frontend_s"],
     }
     count = max(10 * clients, 2)
     path = folder / f"lengths-{isl}-{osl}-{count}-{other:d}.csv"
@@ -169,12 +194,12 @@ def schedule(row, gpu, clients, folder):
     return engine, path, count
 
 
-def kernels(roofline, engine):
+def kernels(roofline, row):
     """The setting `kernels` of a row: the same machine, with the engine whose kernels are summed."""
     config = json.loads(pathlib.Path(roofline["model"]["config"]).read_text())
     config = config.get("text_config", config) | config
     quantised = config.get("quantization_config") or {}
-    return roofline | {"engine": engine, "fp8_blocks": "weight_block_size" in quantised}
+    return roofline | {"engine": row["backend"], "fp8_blocks": "weight_block_size" in quantised}
 
 
 def toml(value):
