@@ -8,8 +8,8 @@ none, so their servers have the engines' defaults.
 HOPPER = ("h100", "h200")
 
 # Seconds of a request's way to the scheduler and back: the delay with the least mean relative error of TTFT beside
-# summed kernels, on 106, 83 and 47 rows of the half to tune. Half of these rows have 28 to 120, 30 to 187 and 298 to 723
-# ms. HTTP, tokenizer and processes are in it, and what a prompt takes beside its kernels. Most of SGLang's servers
+# summed kernels, on 106, 83 and 47 rows of the half to tune. Half of these rows have 28 to 120, 30 to 187 and 298 to
+# 723 ms. HTTP, tokenizer and processes are in it, and what a prompt takes beside its kernels. Most of SGLang's servers
 # looked for new requests every 10 or 30 steps.
 FRONTEND_S = {"vllm": 0.030, "trtllm": 0.060, "sglang": 0.300}
 
