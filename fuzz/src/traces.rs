@@ -47,7 +47,8 @@ pub fn spec_bench(data: &[u8]) {
     of(TraceFormat::SpecBench, data);
 }
 
-/// Reads `data` as a trace of requests whose columns have names that an experiment states (`at`, `in`, `out`, `kind`).
+/// Reads `data` as a trace of requests whose columns have names that an experiment states (`at`, `in`, `out`, `kind`),
+/// and once more with sessions (`chat`, `wait`).
 pub fn columns(data: &[u8]) {
     let name = |name: &str| name.to_owned();
     let columns = Columns {
@@ -57,9 +58,16 @@ pub fn columns(data: &[u8]) {
         category: Some(name("kind")),
         priority: None,
         prefix: None,
+        session: None,
+        delay: None,
         unit: None,
     };
-    with_file(data, |path| trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) }));
+    let of_sessions = Columns { session: Some(name("chat")), delay: Some(name("wait")), ..columns.clone() };
+    with_file(data, |path| {
+        for columns in [columns, of_sessions] {
+            trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) });
+        }
+    });
 }
 
 /// Reads `data` as two kinds of published results. First, as SpecForge's summary CSV, whose numbers must be finite.

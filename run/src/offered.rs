@@ -95,7 +95,7 @@ impl Offered {
 /// Do the requests of a combination of swept values come as answers let them, and not by a clock?
 pub fn is_closed(variant: &Variant) -> bool {
     let workload = &variant.experiment.workload;
-    workload.sessions.is_some() || matches!(workload.arrivals, ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_))
+    workload.sessions_key().is_some() || matches!(workload.arrivals, ArrivalSpec::ClosedLoop(_) | ArrivalSpec::Batch(_))
 }
 
 /// The requests a second that the server carries without drafts, from the cost of a pass with [`BATCH`] requests and

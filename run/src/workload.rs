@@ -37,10 +37,9 @@ pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
 /// # Errors
 /// The variant's workload has sessions.
 pub fn refuse_sessions(variant: &Variant, why: &str) -> Result<()> {
-    if variant.experiment.workload.sessions.is_none() {
-        return Ok(());
-    }
-    let problem = variant.document().problem_at(&Path::of("workload.sessions"), format!("workload.sessions: {why}"));
+    let Some(key) = variant.experiment.workload.sessions_key() else { return Ok(()) };
+    let key = format!("workload.{key}");
+    let problem = variant.document().problem_at(&Path::of(&key), format!("{key}: {why}"));
     Err(problem.help("leave sessions out, or simulate them with `foretoken run`"))
 }
 

@@ -12,7 +12,7 @@ use crate::spec::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use crate::trace_spec::{Sample, TraceSpec};
 use crate::transform::pick;
 use foretoken_sim::Draws;
-use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
+use foretoken_sim::{Arrivals, Luck, Request, RequestId, Stream, Time, Workload};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -73,6 +73,9 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
     };
     for (index, transform) in spec.transform.iter().enumerate() {
         built.workload = transform.apply(built.workload, seed, index)?;
+    }
+    if built.workload.next_turn.iter().any(|&next| next != RequestId::MAX) {
+        built.arrivals = Arrivals::Sessions;
     }
     match &spec.lengths {
         Some(lengths) => built.take_turns(spec.sessions.as_ref(), lengths, source.as_ref(), seed)?,
@@ -174,7 +177,9 @@ impl Built {
         seed: u64,
     ) -> Result<(), TraceError> {
         let Some(sessions) = sessions else {
-            self.workload = replace_lengths(&self.workload.arrival, lengths, source, seed);
+            let old = std::mem::take(&mut self.workload);
+            self.workload = replace_lengths(&old.arrival, lengths, source, seed);
+            (self.workload.next_turn, self.workload.gap) = (old.next_turn, old.gap);
             return Ok(());
         };
         let turns = sessions.turns(&self.workload.arrival, seed)?;
@@ -198,8 +203,10 @@ impl Built {
     }
 
     fn take_lengths(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Workload, TraceError> {
-        let trace = self.note(spec, read(spec, baseline_tpot_s)?);
+        let mut trace = self.note(spec, read(spec, baseline_tpot_s)?);
         if trace.gives.lengths {
+            // Lengths alone are taken, whichever requests they belonged to.
+            (trace.workload.next_turn, trace.workload.gap) = Default::default();
             return Ok(trace.workload);
         }
         Err(TraceError::file(&spec.path, "has no lengths", "use it as arrivals = { trace = ... }"))

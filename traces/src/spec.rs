@@ -167,6 +167,11 @@ impl WorkloadSpec {
                 let hint = "take arrivals with times, for example { poisson = { rate = 0.5 } }";
                 return Err(TraceError::spec("sessions", "a closed loop does not begin sessions", hint));
             }
+            if self.trace_sessions().is_some() {
+                let what = "the trace has sessions of its own";
+                let hint = "remove sessions, or the columns session and delay of the trace";
+                return Err(TraceError::spec("sessions", what, hint));
+            }
             if self.lengths.is_none() {
                 let what = "the trace's own prompts have their sessions' earlier turns already";
                 let hint = "add lengths, of a turn's new text and its answer, or remove sessions";
@@ -174,6 +179,18 @@ impl WorkloadSpec {
             }
         }
         self.check_extent()
+    }
+
+    /// The setting that makes sessions (conversations) of the requests, in which a request waits for an earlier answer.
+    /// `None` if each request is sent by itself.
+    pub fn sessions_key(&self) -> Option<&'static str> {
+        self.sessions.as_ref().map(|_| "sessions").or(self.trace_sessions())
+    }
+
+    /// The setting that names the sessions of a trace; `None` if it has none.
+    fn trace_sessions(&self) -> Option<&'static str> {
+        let ArrivalSpec::Trace(trace) = &self.arrivals else { return None };
+        trace.columns.as_ref()?.delay.as_ref().map(|_| "arrivals.trace.columns.delay")
     }
 
     /// The paths of the files that this workload reads, so that callers can resolve them before the workload is built.

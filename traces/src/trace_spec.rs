@@ -96,6 +96,14 @@ pub struct Columns {
     /// whose lists begin alike share these blocks. Default: no request shares a prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
+    /// Name of the log's column of sessions (conversations): rows with the same text here are turns of one session.
+    /// Needs `delay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Name of the log's column of delays, numbers of the same unit as arrival times. A row with a delay is sent that
+    /// long after the answer to the row before it in its session, and needs no arrival time. Needs `session`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
     /// Unit of the log's arrival times, if they are numbers (default: s).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<TimeUnit>,

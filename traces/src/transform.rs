@@ -106,7 +106,8 @@ impl Transform {
 }
 
 /// A workload of some requests of `w`. Each entry of `picks` is an arrival time and the index of the request that gets
-/// it. These times must not decrease.
+/// it. These times must not decrease. If turns of a session are left out, the turn before them is followed by the next
+/// one that is left, after all of their gaps.
 pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> Workload {
     let mut out = Workload {
         categories: w.categories.clone(),
@@ -115,10 +116,30 @@ pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> 
         prefix_block: w.prefix_block,
         ..Workload::default()
     };
+    // The new id of each request of `w`; `RequestId::MAX` if it is left out. Empty without sessions.
+    let mut ids = vec![RequestId::MAX; w.next_turn.len()];
     for (at, i) in picks {
+        if let Some(id) = ids.get_mut(i) {
+            *id = out.len() as RequestId;
+        }
         let mut request = w.get(i as RequestId);
         request.arrival = at;
         out.push(request);
+    }
+    if !ids.is_empty() {
+        out.next_turn = vec![RequestId::MAX; out.len()];
+        out.gap = vec![Time::ZERO; out.len()];
+    }
+    for (old, &id) in ids.iter().enumerate().filter(|(_, id)| **id != RequestId::MAX) {
+        let (mut at, mut gap) = (old as RequestId, Time::ZERO);
+        while let Some((next, wait)) = w.following(at) {
+            (at, gap) = (next, gap + wait);
+            let own = ids[next as usize];
+            if own != RequestId::MAX {
+                (out.next_turn[id as usize], out.gap[id as usize]) = (own, gap);
+                break;
+            }
+        }
     }
     out
 }

@@ -95,9 +95,11 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
     let row = |i: u32| {
         let ids: Vec<String> = (0..(30 + i) / 8).map(|block| block.to_string()).collect();
         let at = 1_700_000_000_000_u64 + 125 * u64::from(i);
-        format!("{at},{},{},qa,{i},{}\n", 30 + i, 9 + i % 7, ids.join(" "))
+        // Every second row is the further turn of a session.
+        let wait = if i % 2 == 1 { "200" } else { "" };
+        format!("{at},{},{},qa,{i},{},chat-{},{wait}\n", 30 + i, 9 + i % 7, ids.join(" "), i / 2)
     };
-    let named_columns = write("own.csv", "when,in,out,kind,prio,ids\n".to_owned() + &rows(row));
+    let named_columns = write("own.csv", "when,in,out,kind,prio,ids,chat,wait\n".to_owned() + &rows(row));
     let row = |i: u32| {
         let ids: Vec<u32> = (0..(30 + i).div_ceil(8)).collect();
         format!(
@@ -109,6 +111,7 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
     let mooncake = write("mooncake.jsonl", rows(row));
     let mooncake = format!("{{ path = \"{mooncake}\", format = \"mooncake\", unit = \"ms\", block_size = 8 }}");
     let columns = "format = \"columns\", columns = { arrival = \"when\", prompt = \"in\", output = \"out\", category = \"kind\", priority = \"prio\", unit = \"ms\", prefix = \"ids\" }, block_size = 8";
+    let of_sessions = columns.replace("prefix =", "session = \"chat\", delay = \"wait\", prefix =");
     let common = "format = \"burstgpt\", unsorted = \"error\", zero_tokens = \"drop\", max_prompt_len = 50, max_output_len = 14, max_total_len = 60";
     let burstgpt = "failed_rows = \"drop\", ties = \"keep\", model = \"ChatGPT\", log_type = \"Conversation log\"";
     let spec = "format = \"spec-bench\", turns = \"first\", sample = \"shuffle\"";
@@ -132,6 +135,11 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
             format!("workload.arrivals={{ trace = {{ path = \"{named_columns}\", {columns} }} }}"),
         ],
         vec![format!("workload.lengths={{ trace = {{ path = \"{named_columns}\", {columns} }} }}")],
+        vec![
+            "--remove workload.requests".to_owned(),
+            "--remove workload.lengths".to_owned(),
+            format!("workload.arrivals={{ trace = {{ path = \"{named_columns}\", {of_sessions} }} }}"),
+        ],
         vec![format!(
             "workload.lengths={{ trace = {{ path = \"{burst}\", {common}, {burstgpt}, sample = \"in-order\" }} }}"
         )],

@@ -7,7 +7,8 @@ use crate::format::TraceFormat;
 use crate::limits;
 use crate::trace_spec::{FailedRows, Ties, TraceSpec, Unsorted, ZeroTokens};
 use crate::transform::{pick, spread};
-use foretoken_sim::{Recording, Request, Time, Workload};
+use foretoken_sim::{Recording, Request, RequestId, Time, Workload};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Names of a format's columns of times and lengths, for error messages.
@@ -26,6 +27,17 @@ const LONGEST_TIME: usize = 60;
 /// Most models of a log that a note names.
 const MOST_MODELS: usize = 8;
 
+/// What is known of a session (conversation) of the log while its rows are read.
+#[derive(Clone, Copy)]
+struct Session {
+    /// When its last row would be sent if all answers took no time.
+    at: Time,
+    /// The request of its last row that was not left out.
+    last: Option<RequestId>,
+    /// The gaps before the rows that were left out after `last`.
+    waited: Time,
+}
+
 /// Collects the rows of a trace file and builds a workload from them.
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
@@ -42,6 +54,10 @@ pub(super) struct Collector<'a> {
     /// The time of the row before as the file writes it, and the row's line; then the same of the current row.
     said: [(Vec<u8>, u64); 2],
     went_back: bool,
+    /// The latest time of a row that has one.
+    latest: Time,
+    /// The sessions of the log by their names.
+    sessions: HashMap<Box<str>, Session>,
     rows: u64,
     /// Memory, in bytes, that the collected requests will take in a run.
     memory: u64,
@@ -72,6 +88,8 @@ impl<'a> Collector<'a> {
             unsorted: spec.unsorted.unwrap_or_default(),
             said: Default::default(),
             went_back: false,
+            latest: Time::ZERO,
+            sessions: HashMap::new(),
             rows: 0,
             memory: 0,
             failed: 0,
@@ -201,14 +219,68 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Is there a row above with this session?
+    pub(super) fn knows(&self, session: &str) -> bool {
+        self.sessions.contains_key(session)
+    }
+
+    /// Adds a row of the session `session`. With a `gap`, the request is sent this long after the answer to the row
+    /// before it in the session, which must be known. Its arrival time is then the one that it would have if all
+    /// answers took no time. If a row is left out, the next row of its session follows the row before it, after both
+    /// gaps.
+    pub(super) fn push_turn(
+        &mut self,
+        line: u64,
+        mut request: Request,
+        names: Names<'_>,
+        session: &str,
+        gap: Option<Time>,
+    ) -> Result<(), TraceError> {
+        let before = gap.and_then(|gap| Some((gap, *self.sessions.get(session)?)));
+        if let Some((gap, before)) = before {
+            request.arrival = before.at + gap;
+            if request.arrival == Time::MAX {
+                let hint = "are the unit and the column of delays right?";
+                let what = "is sent beyond the engine's clock of 213 days";
+                return Err(TraceError::row(&self.spec.path, line, None, what, hint));
+            }
+        }
+        let (at, own) = (request.arrival, self.workload.len());
+        let added = self.add(line, request, names)?.then_some(own as RequestId);
+        let gap = before.map_or(Time::ZERO, |(gap, before)| before.waited + gap);
+        let last = before.and_then(|(_, before)| before.last);
+        match (added, last) {
+            (Some(own), Some(last)) => {
+                let w = &mut self.workload;
+                w.next_turn.resize(w.arrival.len(), RequestId::MAX);
+                w.gap.resize(w.arrival.len(), Time::ZERO);
+                (w.next_turn[last as usize], w.gap[last as usize]) = (own, gap);
+            }
+            (Some(_), None) if before.is_none() => self.check_order(line, at, names.time)?,
+            _ => {}
+        }
+        let waited = if added.is_some() { Time::ZERO } else { gap };
+        self.sessions.insert(session.into(), Session { at, last: added.or(last), waited });
+        Ok(())
+    }
+
     /// Adds a row as a request, unless an option leaves the row out. Fails if an option forbids the row.
-    pub(super) fn push(&mut self, line: u64, mut request: Request, names: Names<'_>) -> Result<(), TraceError> {
+    pub(super) fn push(&mut self, line: u64, request: Request, names: Names<'_>) -> Result<(), TraceError> {
+        let at = request.arrival;
+        match self.add(line, request, names)? {
+            true => self.check_order(line, at, names.time),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds a row as a request, in whatever order of time. Returns false if an option leaves the row out.
+    fn add(&mut self, line: u64, mut request: Request, names: Names<'_>) -> Result<bool, TraceError> {
         self.rows += 1;
         if request.prompt_len == 0 || request.output_len == 0 {
             match self.spec.zero_tokens.unwrap_or_default() {
                 ZeroTokens::Drop => {
                     self.zero += 1;
-                    return Ok(());
+                    return Ok(false);
                 }
                 ZeroTokens::RaiseToOne => {
                     self.raised += 1;
@@ -224,14 +296,13 @@ impl<'a> Collector<'a> {
         }
         if self.is_too_long(&request) {
             self.too_long += 1;
-            return Ok(());
+            return Ok(false);
         }
-        self.check_order(line, request.arrival, names.time)?;
         self.hold(line, &request)?;
         self.arrivals.push(request.arrival);
         request.arrival = Time::ZERO;
         self.workload.push(request);
-        Ok(())
+        Ok(true)
     }
 
     fn is_too_long(&self, r: &Request) -> bool {
@@ -243,7 +314,8 @@ impl<'a> Collector<'a> {
     }
 
     fn check_order(&mut self, line: u64, at: Time, column: &str) -> Result<(), TraceError> {
-        let before = self.arrivals.last().is_some_and(|&last| at < last);
+        let before = at < self.latest;
+        self.latest = self.latest.max(at);
         if before && self.unsorted == Unsorted::Error {
             let [above, own] = self.said.each_ref().map(|(text, _)| String::from_utf8_lossy(text));
             let what = format!("{own} is before the row above it ({above}, line {})", self.said[0].1);
@@ -271,7 +343,11 @@ impl<'a> Collector<'a> {
             let what = format!("has no usable request in {} rows{why}", self.rows);
             return Err(TraceError::file(&self.spec.path, what, hint));
         }
-        if self.went_back {
+        if !self.workload.next_turn.is_empty() {
+            self.workload.next_turn.resize(self.arrivals.len(), RequestId::MAX);
+            self.workload.gap.resize(self.arrivals.len(), Time::ZERO);
+        }
+        if !self.arrivals.is_sorted() {
             let mut order: Vec<usize> = (0..self.arrivals.len()).collect();
             order.sort_by_key(|&i| self.arrivals[i]);
             self.workload = pick(&self.workload, order.iter().map(|&i| (self.arrivals[i], i)));
@@ -295,6 +371,7 @@ impl<'a> Collector<'a> {
 
     fn notes(&self) -> Vec<String> {
         let sorted = u64::from(self.went_back);
+        let turns = self.workload.next_turn.iter().filter(|&&next| next != RequestId::MAX).count() as u64;
         [
             (self.failed, "failed rows (0 response tokens) left out"),
             (self.zero, "rows with 0 tokens left out"),
@@ -303,6 +380,7 @@ impl<'a> Collector<'a> {
             (self.filtered, "rows not asked for (model, log type or turn) left out"),
             (self.relengthened, "outputs have the length of the recorded run, which differs from the request's"),
             (sorted, "time or more the timestamps went back; sorted"),
+            (turns, "turns are sent after the answer before them; their times here are as if answers took no time"),
         ]
         .into_iter()
         .chain(self.left_out.iter().copied())

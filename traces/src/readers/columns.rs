@@ -121,6 +121,14 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let category = columns.category.as_deref().map(|name| table.column(name)).transpose()?;
     let priority = columns.priority.as_deref().map(|name| table.column(name)).transpose()?;
     let prefix = columns.prefix.as_deref().map(|name| table.optional(name)).transpose()?;
+    let turns = match (&columns.session, &columns.delay) {
+        (Some(session), Some(delay)) => Some((table.optional(session)?, table.optional(delay)?)),
+        (None, None) => None,
+        _ => {
+            let hint = "give columns.session and columns.delay, or neither of them";
+            return Err(TraceError::file(&spec.path, "has sessions only with both of their columns", hint));
+        }
+    };
     let (prompt, output) = (table.column(&columns.prompt)?, table.column(&columns.output)?);
     let time = columns.arrival.as_deref().unwrap_or_default();
     let names = Names { time, prompt: &columns.prompt, output: &columns.output };
@@ -132,7 +140,10 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     collector.gives.arrivals = arrival.is_some();
     while table.next()? {
         let mut at = Time::ZERO;
-        if let Some(arrival) = arrival {
+        let wait = turns.map(|(_, delay)| gap(&table, delay, columns.unit)).transpose()?.flatten();
+        let session = turns.map(|(session, _)| table.text(session)).transpose()?.filter(|name| !name.is_empty());
+        let begins = session.is_none_or(|name| !collector.knows(name));
+        if let Some(arrival) = arrival.filter(|_| begins || wait.is_none()) {
             at = clock.read(&table, arrival)?;
             collector.at(table.line(), table.bytes(arrival));
         }
@@ -146,11 +157,28 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
         if let Some(prefix) = prefix {
             request.prefix = prefix_ids(&table, prefix, request.prompt_len, block)?;
         }
-        collector.push(table.line(), request, names)?;
+        match session {
+            Some(name) => collector.push_turn(table.line(), request, names, name, wait.filter(|_| !begins))?,
+            None => collector.push(table.line(), request, names)?,
+        }
     }
     clock.finish(spec, time)?;
     collector.start_at_zero();
     collector.finish()
+}
+
+/// How long after the answer before it the current row is sent. `None` if the row has no delay.
+fn gap(table: &Table, column: Column, unit: Option<TimeUnit>) -> Result<Option<Time>, TraceError> {
+    let field = table.bytes(column);
+    if field.is_empty() {
+        return Ok(None);
+    }
+    let ps = number::picoseconds(field, unit.unwrap_or_default().places()).map_err(|why| table.bad(column, why))?;
+    match u64::try_from(ps) {
+        Ok(ps) => Ok(Some(Time(ps))),
+        Err(_) if ps < 0 => Err(table.bad(column, "is negative")),
+        Err(_) => Err(table.bad_with(column, number::TOO_LATE, "set columns.unit to the unit of times and delays")),
+    }
 }
 
 /// The ids of the full blocks of a prompt of `tokens` tokens. The list may have an id of the last, partial block.

@@ -1,7 +1,7 @@
 //! Mooncake JSON lines (Qin et al., FAST 2025): `timestamp` in ms, `input_length`, `output_length`, `hash_ids`.
 //!
 //! Other tools write the same keys with blocks of other sizes (`block_size`), in another `unit`, or without `hash_ids`
-//! (absent or empty): then no prefix is shared.
+//! (absent or empty): then no prefix is shared. A file of theirs with turns of sessions is read as `columns`.
 //!
 //! A hash id stands for a block of prompt tokens *and all tokens before the block*. So two requests share a prefix
 //! if their lists begin with the same ids. Only the ids of full blocks are read: the last, partial block of a prompt is
@@ -70,8 +70,10 @@ fn explain(spec: &TraceSpec, line: u64, text: &str, error: TraceError) -> TraceE
     if keys.contains_key(NAMES.time) {
         return error;
     }
-    let what = "is a further turn of a session, which has no time of its own: sessions of a trace are not read";
-    let hint = "keep the rows with a timestamp, or let the program make sessions: workload.sessions";
+    let what = "is a further turn of a session, which has no time of its own";
+    let hint = "name the columns of sessions: format = \"columns\", columns = { arrival = \"timestamp\", prompt = \
+                \"input_length\", output = \"output_length\", prefix = \"hash_ids\", session = \"session_id\", delay = \
+                \"delay\", unit = \"ms\" }";
     TraceError::row(&spec.path, line, Some(key), what, hint)
 }
 

@@ -2,7 +2,8 @@
 //! unit is wrong.
 
 use crate::round_trip::file;
-use foretoken_traces::{Trace, TraceError, TraceFormat, TraceSpec, read};
+use foretoken_sim::Arrivals;
+use foretoken_traces::{Built, Trace, TraceError, TraceFormat, TraceSpec, build, read};
 
 fn read_with(text: &str, keys: &str) -> Result<Trace, TraceError> {
     let (_dir, path) = file(text.as_bytes());
@@ -214,9 +215,113 @@ fn tools_that_write_mooncakes_keys_have_other_blocks_and_units() {
     refused("t_s,input_tokens,output_tokens\n0,1,1\n", "block_size = 16", &["option of mooncake and columns files"]);
     let sessions = "{\"session_id\": \"s\", \"timestamp\": 0, \"input_length\": 9, \"output_length\": 5}\n\
                     {\"session_id\": \"s\", \"delay\": 5000, \"input_length\": 19, \"output_length\": 5}\n";
-    refused(sessions, "", &[":2:", "\"delay\"", "sessions", "workload.sessions"]);
+    refused(sessions, "", &[":2:", "\"delay\"", "further turn", "session = \"session_id\", delay = \"delay\""]);
     let epoch = "{\"timestamp\": 1787366173195, \"input_length\": 9, \"output_length\": 5}\n";
     refused(epoch, "", &["213 days", "columns = { arrival = \"timestamp\""]);
+}
+
+/// The columns of a log in Mooncake's form with sessions.
+const SESSIONS: &str = "columns = { arrival = \"timestamp\", prompt = \"input_length\", output = \"output_length\", prefix = \
+                        \"hash_ids\", session = \"session_id\", delay = \"delay\", unit = \"ms\" }";
+
+/// A row with a delay follows the answer to the row before it in its session, whatever rows stand between them.
+#[test]
+fn turns_of_sessions_follow_each_other() {
+    let text = r#"{"session_id": "a", "timestamp": 1000, "input_length": 1024, "output_length": 100, "hash_ids": [0, 1]}
+{"session_id": "a", "delay": 5000, "input_length": 1536, "output_length": 100, "hash_ids": [0, 1, 2]}
+{"session_id": "b", "timestamp": 2000, "input_length": 9, "output_length": 8, "delay": 0}
+{"session_id": "a", "delay": 2500.5, "timestamp": 9, "input_length": 1540, "output_length": 7, "hash_ids": [0, 1, 2, 3]}
+{"session_id": "b", "delay": 1000, "input_length": 30, "output_length": 8}
+{"timestamp": 2500, "input_length": 5, "output_length": 6}
+{"session_id": "b", "timestamp": 4000, "input_length": 60, "output_length": 8}
+"#;
+    let trace = read_with(text, SESSIONS).unwrap_or_else(|e| panic!("{e}: {}", e.hint()));
+    let w = &trace.workload;
+    // In the order of the times that turns would have if answers took no time. The clock starts with the first row.
+    let lengths: Vec<u32> = w.prompt_len.clone();
+    assert_eq!(lengths, [1024, 9, 5, 30, 60, 1536, 1540]);
+    let turns: Vec<Option<(u32, u64)>> =
+        (0..7).map(|id| w.following(id).map(|(next, gap)| (next, gap.0 / 1_000_000_000))).collect();
+    assert_eq!(turns, [Some((5, 5000)), Some((3, 1000)), None, None, None, Some((6, 2500)), None]);
+    assert_eq!((w.gap[5].0, w.first_turns()), (2_500_500_000_000, vec![0, 1, 2, 4]));
+    assert_eq!((w.arrival[0].0, w.arrival[6].0), (0, 7_500_500_000_000));
+    assert_eq!((w.prefix(0), w.prefix(5), w.prefix(6)), (&[0, 1][..], &[0, 1, 2][..], &[0, 1, 2][..]));
+    assert!(trace.notes.iter().any(|note| note.starts_with("3 turns are sent after the answer")), "{:?}", trace.notes);
+    // The same rows as CSV.
+    let csv = "s,t,d,i,o\na,1,,1024,100\na,,5,1536,100\nb,2,,9,8\na,,2.5005,1540,7\nb,,1,30,8\n,2.5,,5,6\nb,4,,60,8\n";
+    let keys = "columns = { arrival = \"t\", prompt = \"i\", output = \"o\", session = \"s\", delay = \"d\" }";
+    let of_csv = read_with(csv, keys).unwrap_or_else(|e| panic!("{e}: {}", e.hint())).workload;
+    assert_eq!((&of_csv.next_turn, &of_csv.gap, &of_csv.arrival), (&w.next_turn, &w.gap, &w.arrival));
+    // Rows without sessions make no sessions, and a row that is left out leaves its gap to the next one.
+    let alone = read_with("s,t,d,i,o\na,1,,9,8\na,2,,9,8\n", keys).expect("reads").workload;
+    assert!(alone.next_turn.is_empty() && requests(&read_with(csv, keys).expect("reads"))[1] == (1000, 9, 8));
+    let left_out = read_with(&csv.replace("1536", "0"), &format!("{keys}\nzero_tokens = \"drop\"")).expect("reads");
+    let w = &left_out.workload;
+    assert_eq!(
+        (w.prompt_len[5], w.following(0).map(|(next, gap)| (next, gap.0))),
+        (1540, Some((5, 7_500_500_000_000)))
+    );
+}
+
+#[test]
+fn mistakes_in_sessions_name_their_row() {
+    let row = |more: &str| format!("{{\"session_id\": \"a\", \"input_length\": 9, \"output_length\": 5, {more}}}\n");
+    let first = row("\"timestamp\": 0");
+    refused(&format!("{first}{}", row("\"delay\": -5")), SESSIONS, &[":2:", "\"delay\"", "\"-5\" is negative"]);
+    refused(&format!("{first}{}", row("\"delay\": \"soon\"")), SESSIONS, &[":2:", "\"soon\" is not a number"]);
+    refused(&format!("{first}{}", row("\"delay\": 3e10")), SESSIONS, &[":2:"]);
+    refused(&format!("{first}{}", row("\"x\": 1")), SESSIONS, &[":2:", "\"timestamp\"", "is missing"]);
+    let other = row("\"delay\": 5").replace("\"a\"", "\"b\"");
+    refused(&format!("{first}{other}"), SESSIONS, &[":2:", "\"timestamp\"", "is missing"]);
+    let alone = SESSIONS.replace(", delay = \"delay\"", "");
+    refused(&first, &alone, &["columns.session and columns.delay"]);
+}
+
+/// Transformations keep the order of turns: turns that are left out leave their gaps to the next turn of the session.
+#[test]
+fn transformations_keep_sessions() {
+    let csv = "s,t,d,i,o\na,0,,10,8\na,,1,11,8\na,,2,12,8\na,,4,13,8\nb,20,,20,8\nb,,1,21,8\n";
+    let (_dir, path) = file(csv.as_bytes());
+    let columns = "{ arrival = \"t\", prompt = \"i\", output = \"o\", session = \"s\", delay = \"d\" }";
+    let seeded = |seed: u64, transform: &str, more: &str| {
+        let text = format!(
+            "arrivals = {{ trace = {{ path = {path:?}, columns = {columns} }} }}\ntransform = [{transform}]\n{more}"
+        );
+        build(&toml::from_str(&text).expect("TOML"), seed, None)
+    };
+    let built = |transform: &str, more: &str| seeded(1, transform, more);
+    let turns_of = |built: Built| {
+        let w = &built.workload;
+        let next = |id| w.following(id).map(|(next, gap)| (w.prompt_len[next as usize], gap.as_s()));
+        (built.arrivals, (0..w.len() as u32).map(|id| (w.prompt_len[id as usize], next(id))).collect::<Vec<_>>())
+    };
+    let turns = |transform: &str| turns_of(built(transform, "").expect("built"));
+    let whole = [
+        (10, Some((11, 1.0))),
+        (11, Some((12, 2.0))),
+        (12, Some((13, 4.0))),
+        (13, None),
+        (20, Some((21, 1.0))),
+        (21, None),
+    ];
+    assert_eq!(turns(""), (Arrivals::Sessions, whole.to_vec()));
+    assert_eq!(turns("{ rate-scale = 2.0 }").1, whole, "users wait as long as before");
+    let window = turns("{ window = { start_s = 0.5, end_s = 5.0 } }");
+    assert_eq!(window, (Arrivals::Sessions, vec![(11, Some((12, 2.0))), (12, None)]));
+    assert_eq!(turns("{ max-requests = 1 }"), (Arrivals::Open, vec![(10, None)]));
+    // Requests are left out by chance, on some seed each of those in the middle.
+    let thinned = (0..40).filter_map(|seed| seeded(seed, "{ thin = { keep = 0.6 } }", "").ok()).map(turns_of);
+    let mut gaps: Vec<(u32, f64)> = thinned.flat_map(|at| at.1).filter_map(|at| at.1).collect();
+    gaps.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+    gaps.dedup();
+    assert_eq!(gaps, [(11, 1.0), (12, 2.0), (12, 3.0), (13, 4.0), (13, 6.0), (13, 7.0), (21, 1.0)]);
+    let both = built("", "lengths = { fixed = { prompt = 5, output = 6 } }\nsessions = { turns = 2.0, gap_s = 1.0 }");
+    assert!(both.expect_err("twice").to_string().contains("sessions of its own"));
+    let fixed = built("", "lengths = { fixed = { prompt = 5, output = 6 } }").expect("built");
+    assert_eq!(
+        (fixed.arrivals, fixed.workload.prompt_len, fixed.workload.gap[0].as_s()),
+        (Arrivals::Sessions, vec![5; 6], 1.0)
+    );
 }
 
 #[test]
