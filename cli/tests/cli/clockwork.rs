@@ -2,10 +2,13 @@
 //! known cost law (experiments/validation/clockwork).
 
 use crate::support::Place;
+use foretoken_servers::recordings::order::Order;
+use foretoken_servers::recordings::recording::read_recording;
+use foretoken_servers::recordings::run::ObservedRun;
 use serde_json::Value;
 use std::path::PathBuf;
 
-const FOLDER: &str = "../experiments/validation/clockwork/memory-bound";
+const FOLDER: &str = "../experiments/validation/clockwork";
 
 /// The recordings (draft length, arrivals, clients) from which costs are fitted.
 const FITTED: [&str; 6] = ["k0-closed-1", "k0-closed-4", "k0-closed-12", "k3-closed-1", "k3-closed-4", "k3-closed-12"];
@@ -13,16 +16,21 @@ const FITTED: [&str; 6] = ["k0-closed-1", "k0-closed-4", "k0-closed-12", "k3-clo
 /// predict them.
 const HELD_OUT: [&str; 4] = ["k1-closed-4", "k2-open-0.7", "k3-open-0.3", "k5-closed-4"];
 
-/// Unpacks the recordings `names` into the folder of `place` and returns their paths.
+/// A recording of an asynchronous server.
+const ASYNCHRONOUS: &str = "foreign-terms/asynchronous-k3-closed-1";
+
+/// Unpacks the recordings `names` of `memory-bound` into the folder of `place` and returns their paths.
 fn unpacked(place: &Place, names: &[&str]) -> Vec<PathBuf> {
-    let unpack = |name: &&str| {
-        let packed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(format!("{name}.obs.zst"));
-        let to = place.path(&format!("{name}.obs"));
-        let mut file = std::fs::File::create(&to).unwrap();
-        zstd::stream::copy_decode(std::fs::File::open(&packed).unwrap(), &mut file).unwrap();
-        to
-    };
-    names.iter().map(unpack).collect()
+    names.iter().map(|name| unpack(place, &format!("memory-bound/{name}"))).collect()
+}
+
+/// Unpacks the recording `name` into the folder of `place` and returns its path.
+fn unpack(place: &Place, name: &str) -> PathBuf {
+    let packed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(format!("{name}.obs.zst"));
+    let to = place.path(&format!("{}.obs", name.rsplit('/').next().unwrap()));
+    let mut file = std::fs::File::create(&to).unwrap();
+    zstd::stream::copy_decode(std::fs::File::open(&packed).unwrap(), &mut file).unwrap();
+    to
 }
 
 /// The time of a target pass over `tokens` tokens and `context` tokens of context by the fitted profile (cost model),
@@ -120,4 +128,58 @@ fn the_law_of_a_clockwork_device_comes_back_and_predicts_what_was_held_out() {
     for run in replayed {
         assert!(run["difference"].is_null() && run["steps"] == run["equal_steps"], "{run:#}");
     }
+}
+
+fn recorded(place: &Place, name: &str) -> ObservedRun {
+    ObservedRun::of(&read_recording(&unpack(place, name)).unwrap())
+}
+
+/// What `observe` says of the order of a server's steps.
+#[test]
+fn an_asynchronous_server_shows_in_its_log_and_a_synchronous_one_too() {
+    let place = Place::holding("");
+    let shown = Order::of(&recorded(&place, ASYNCHRONOUS)).expect("it shows its order");
+    assert!(shown.asynchronous && shown.computed > shown.rounds, "{shown:?}");
+    assert_eq!(shown.warning(Some(true)), None);
+    for (stated, says) in [(Some(false), "says synchronously"), (None, "does not say so")] {
+        let said = shown.warning(stated).unwrap();
+        assert!(said.starts_with("steps of the log start back to back"), "{said}");
+        assert!(said.contains(&format!("the experiment {says}: set engine.async_scheduling=true")), "{said}");
+    }
+    for name in ["k3-closed-1", "k3-closed-12", "k2-open-0.7", "k5-closed-4", "k1-closed-4"] {
+        let shown = Order::of(&recorded(&place, &format!("memory-bound/{name}"))).unwrap_or_else(|| panic!("{name}"));
+        assert!(!shown.asynchronous && shown.computed == shown.rounds, "{name}: {shown:?}");
+        assert_eq!((shown.warning(Some(false)), shown.warning(None)), (None, None), "{name}");
+        let said = shown.warning(Some(true)).unwrap();
+        assert!(said.starts_with("steps of the log never start back to back"), "{said}");
+        assert!(said.contains("says asynchronously: set engine.async_scheduling=false"), "{said}");
+    }
+    // Plain decoding has no rounds, and a scheduler knows then where answers end.
+    assert_eq!(Order::of(&recorded(&place, "memory-bound/k0-closed-4")), None);
+}
+
+#[test]
+fn a_log_that_is_not_whole_shows_no_order() {
+    let place = Place::holding("");
+    let mut run = recorded(&place, "memory-bound/k3-closed-4");
+    assert!(Order::of(&run).is_some());
+    let step = run.steps.remove(40);
+    assert_eq!(Order::of(&run), None, "a line is missing");
+    run.steps.insert(40, step);
+    run.metrics.preemptions = Some(1);
+    assert_eq!(Order::of(&run), None, "work was done twice");
+    run.metrics.preemptions = None;
+    run.answers[0].rounds = None;
+    assert_eq!(Order::of(&run), None, "an answer has no rounds");
+}
+
+/// `calibrate` repeats the schedule of the same recording in both orders, and finds the asynchronous one.
+#[test]
+fn calibrate_names_the_order_of_a_log() {
+    let place = Place::holding("");
+    let path = unpack(&place, ASYNCHRONOUS);
+    let out = place.foretoken().arg("calibrate").arg(path).args(["-o", "cal"]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("the log is that of asynchronous scheduling"), "{said}");
+    assert!(said.contains("set engine.async_scheduling=true in the experiment"), "{said}");
 }

@@ -10,6 +10,7 @@ use crate::observe::recorder::Recorder;
 use crate::observe::tail::Tail;
 use crate::observe::waiting::Waiting;
 use crate::recordings::findings::{findings, late_p99};
+use crate::recordings::order::Order;
 use crate::recordings::recording::{
     Asked, Ended, Ending, Event, Head, Recording, RecordingWriter, Server, read_recording,
 };
@@ -258,6 +259,7 @@ impl Runner<'_> {
         let mut warnings = findings(recording, &run);
         let engine = setting.engine(false);
         warnings.extend(stated::release(engine.version, recording.head.server.version.as_deref()));
+        warnings.extend(Order::of(&run).and_then(|order| order.warning(engine.async_scheduling)));
         warnings.extend(self.no_metrics.clone());
         let block_size = run.metrics.block_size.unwrap_or(engine.block_size);
         let own = &run.workload.slo_tpot_s;

@@ -7,6 +7,7 @@ pub mod findings;
 pub mod foreign;
 pub mod llama_cpp;
 pub mod metrics;
+pub mod order;
 pub mod recording;
 pub mod request;
 pub mod run;
