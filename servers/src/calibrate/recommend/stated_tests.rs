@@ -11,7 +11,7 @@ use foretoken_run::work::Work;
 use std::path::Path;
 
 /// A question about an experiment that states the server's costs. `more` replaces values of the experiment.
-fn stated(more: &[&str]) -> Question {
+pub(super) fn stated(more: &[&str]) -> Question {
     // A token of context takes time, too.
     let sets = ["hardware.target.linear.alpha_s=1e-7"].iter().chain(more).map(|&set| set.to_owned()).collect();
     Question {

@@ -6,7 +6,7 @@ use super::at_load::AtLoad;
 use super::break_even::BreakEven;
 use super::gain::Gain;
 use super::names::table_in_words;
-use foretoken_report::{AS_GOOD, plain_table, table_lines};
+use foretoken_report::{plain_table, table_lines};
 use std::fmt::Write;
 
 /// A text that says what the break-even shares of accepted draft tokens compare: closed loops with as many clients as
@@ -34,6 +34,7 @@ impl Advice {
         let gains = self.gains();
         let now = format!("{}, as it runs now", self.now.name);
         let plain_now = self.now.k() == Some(0);
+        let elsewhere = self.elsewhere(best).map_or(String::new(), |words| format!("; {words}"));
         let advice = match &self.verdict {
             Verdict::Change => {
                 let run = match best {
@@ -44,18 +45,20 @@ impl Advice {
                 };
                 format!("Run {run}: against {now}, it is {gains} ({of}).")
             }
-            Verdict::Stay if self.best.as_ref().is_none_or(|best| best.name == self.now.name) => {
-                format!("Stay with {}: {}.", self.now.name, self.nothing_lowers())
+            Verdict::Stay if best.is_empty() || self.is_now(best) => {
+                format!("Stay with {}: {}.", self.now.name, self.nothing_lowers("nothing"))
             }
             Verdict::Stay => {
                 let now = &self.now.name;
-                format!("Stay with {now}: nothing is better by more than is known ({best} is {gains}, {of}).")
+                format!(
+                    "Stay with {now}: nothing is better by more than is known ({best} is {gains}, {of}){elsewhere}."
+                )
             }
             Verdict::DoNotSpeculate if plain_now => {
-                format!("Do not speculate: no draft length lowers the {of}.")
+                format!("Do not speculate: {}.", self.nothing_lowers("no draft length"))
             }
             Verdict::DoNotSpeculate => {
-                format!("Do not speculate: against {now}, plain decoding is {gains} ({of}).")
+                format!("Do not speculate: against {now}, plain decoding is {gains} ({of}){elsewhere}.")
             }
             Verdict::Unknown(why) => format!("You cannot know from this: {why}."),
         };
@@ -76,25 +79,39 @@ impl Advice {
         measured.chain(distrust).collect()
     }
 
-    /// Says that what runs now is best, at which loads, and where something else is better.
-    fn nothing_lowers(&self) -> String {
+    /// Says that `nothing` is better than what runs now, at which loads, and where something else is better.
+    fn nothing_lowers(&self, nothing: &str) -> String {
         let of = self.objective.in_words();
-        let carried = || self.at_loads.iter().filter(|at| at.overload.is_none());
-        let gain_at = |at: &&AtLoad| at.gain.map_or(0.0, |g| g.mean);
-        let better = |at: &&AtLoad| at.gain.is_some_and(|g| g.mean > AS_GOOD.max(g.half_width.unwrap_or(0.0)));
-        let most = carried().filter(better).max_by(|a, b| gain_at(a).total_cmp(&gain_at(b)));
-        match (most, carried().count()) {
-            (Some(at), n) if n > 1 => {
-                let (best, g) = (at.best_name.as_deref().unwrap_or_default(), at.gain.map_or(String::new(), gain));
-                let at = &at.load;
-                format!("no other loses less of the {of} at its worst load; at {at}, {best} is {g} as fast")
+        let carried: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_none()).collect();
+        match (self.elsewhere(&self.now.name), carried.as_slice()) {
+            (Some(elsewhere), _) => {
+                let other = if nothing == "nothing" { "no other" } else { nothing };
+                format!("{other} loses less of the {of} at its worst load; {elsewhere}")
             }
-            (_, 1) => {
-                format!("nothing lowers the {of} at {}", carried().map(|at| at.load.as_str()).collect::<String>())
+            (None, []) => format!("{nothing} lowers the {of}"),
+            (None, [only]) => format!("{nothing} lowers the {of} at {}", only.load),
+            (None, [first, .., last]) => {
+                let (n, first, last) = (carried.len(), &first.load, &last.load);
+                format!("{nothing} lowers the {of} at any of {n} loads, {first} to {last}")
             }
-            (_, 0) => format!("nothing lowers the {of}"),
-            (_, n) => format!("nothing lowers the {of} at any of {n} loads"),
         }
+    }
+
+    /// Is this the name of the policy that the server runs now?
+    fn is_now(&self, name: &str) -> bool {
+        name.strip_suffix(", as now").unwrap_or(name) == self.now.name
+    }
+
+    /// Names the load at which another policy than `advised` is best and faster than what runs now by most, with this
+    /// policy. So a row of the table never contradicts the headline. `None` if no row names another policy.
+    fn elsewhere(&self, advised: &str) -> Option<String> {
+        let is_other = |name: &str| name != advised && !self.is_now(name);
+        let rows = self.at_loads.iter().filter(|at| at.overload.is_none()).filter_map(|at| {
+            let (name, gain) = (at.best_name.as_deref().filter(|name| is_other(name))?, at.gain?);
+            Some((at, name, gain))
+        });
+        let (at, name, most) = rows.max_by(|a, b| a.2.mean.total_cmp(&b.2.mean))?;
+        Some(format!("at {}, {name} is {} {}", at.load, gain(most), self.objective.as_fast()))
     }
 
     /// A sentence that names the smallest closed loop at which drafting does not pay. There is a sentence only if
@@ -152,7 +169,7 @@ impl Advice {
             false => String::new(),
         };
         match decisive.len() {
-            1 => format!("{} {}{error}", gain(most.0), self.objective.as_fast()),
+            1 => format!("{} {} at {}{error}", gain(most.0), self.objective.as_fast(), most.1.load),
             _ => {
                 let (least, from, most, to) = (gain(least.0), &least.1.load, gain(most.0), &most.1.load);
                 format!("{least} ({from}) to {most} ({to}) {}{error}", self.objective.as_fast())
@@ -285,6 +302,53 @@ pub fn pays(b: &BreakEven) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibrate::recommend::stated_tests::stated;
+    use crate::calibrate::recommend::tests::answer;
+    use crate::calibrate::recommend::{Now, decide};
+
+    /// The advice on three closed loops, at each of which another policy may be best than what runs now: the headline
+    /// names the load with the largest gain in the table, so that no row contradicts it.
+    #[test]
+    fn no_row_contradicts_a_headline_that_keeps_what_runs_now() {
+        let of = |clients: u32| answer(&stated(&[&format!("workload.arrivals={{ closed-loop = {clients} }}")]));
+        let mut advice = of(1);
+        advice.at_loads.extend([2, 4].into_iter().flat_map(|clients| of(clients).at_loads));
+        for (now, verdict) in [(3, Verdict::Stay), (0, Verdict::DoNotSpeculate)] {
+            advice.now = Now::fixed(now, "stated");
+            advice.verdict = verdict;
+            advice.best = decide::with_loss(&advice.at_loads.iter().collect::<Vec<_>>(), now as usize);
+            let own = advice.now.name.clone();
+            assert_eq!(advice.best.as_ref().unwrap().name, own);
+            for (row, at) in advice.at_loads.iter_mut().enumerate() {
+                (at.best_name, at.gain) = (Some(own.clone()), None);
+                assert!(at.load.ends_with(&[1, 2, 4][row].to_string()), "{}", at.load);
+            }
+            let said = advice.headline();
+            assert!(
+                said.ends_with("lowers the mean E2E at any of 3 loads, closed loop of 1 to closed loop of 4."),
+                "{said}"
+            );
+            // 3.7 % in the mean, and the interval holds 0, too.
+            let gain = Gain { mean: 0.036, half_width: Some(0.05), low: Some(-0.013), high: Some(0.083), n: 8 };
+            let at = &mut advice.at_loads[1];
+            (at.best_name, at.gain) = (Some("K = 1".into()), Some(gain));
+            let said = advice.headline();
+            let row = "at closed loop of 2, K = 1 is 1.04× [0.99, 1.09] as fast.";
+            assert!(said.ends_with(row) && said.contains("at its worst load"), "{said}");
+            advice.at_loads[1].best_name = Some(own);
+        }
+        // What is better by less than is known, and what is better still at one load.
+        advice.now = Now::fixed(3, "stated");
+        advice.verdict = Verdict::Stay;
+        advice.best = decide::with_loss(&advice.at_loads.iter().collect::<Vec<_>>(), 2);
+        let at = &mut advice.at_loads[2];
+        (at.best_name, at.gain) = (Some("K = 1".into()), Gain::of(&[Some(1.1)], &[Some(1.0)]));
+        let said = advice.headline();
+        assert!(said.starts_with("Stay with K = 3: nothing is better by more than is known (K = 2 is "), "{said}");
+        assert!(said.ends_with("; at closed loop of 4, K = 1 is 1.10× as fast."), "{said}");
+        let one = of(4).headline();
+        assert!(one.contains(" as fast at closed loop of 4 (mean E2E)"), "{one}");
+    }
 
     #[test]
     fn break_even_says_what_is_needed_and_what_is_there() {
