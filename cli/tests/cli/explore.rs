@@ -240,3 +240,49 @@ fn the_page_of_a_calibration_agrees_with_recommend() {
         assert!((opens - first).abs() < 1e-3, "{given:?} opens with {opens}, and {first} was observed");
     }
 }
+
+/// A sweep of `run` and the page are asked about the same 20 servers: five rates of acceptance, two drafters, two
+/// numbers of clients. (`run` and `recommend` are asked about 20 experiments in `servers/src/calibrate/recommend/`.) The page's
+/// length is as good as the best one of the runs, plain decoding included.
+#[test]
+fn the_page_and_a_sweep_name_the_same_lengths() {
+    let (_place, page) = explorer(&[]);
+    let (rates, drafts, clients) = ([0.2, 0.3, 0.6, 0.7, 0.8], [2.0, 8.0], [1, 4]);
+    let mut hashes = Vec::new();
+    for (rate, draft, n) in itertools::iproduct!(rates, drafts, clients) {
+        let machine = format!("hw=linear&ta=0&tg=200&td=20&da=0&dg=10&dd={draft}");
+        hashes.push(format!("{machine}&acc=constant&a={rate}&n={n}&c=200&k=1&cost=1&over=0"));
+    }
+    let Some(shown) = checked(&page, &hashes.iter().map(String::as_str).collect::<Vec<_>>()) else { return };
+    let place = Place::holding(
+        "name = \"servers\"\nseeds = [1, 2, 3]\nsweep_order = [\"acceptance.source.constant.rate\", \
+         \"hardware.draft.linear.delta_s\", \"workload.arrivals.closed-loop\"]\n\
+         policies = [{ autoregressive = {} }, { fixed = { k = { sweep = [1, 2, 3, 4, 5, 6, 7, 8] } } }]\n\
+         [hardware]\ntarget = { linear = { alpha_s = 0.0, gamma_s = 2e-4, delta_s = 0.02 } }\n\
+         draft = { linear = { alpha_s = 0.0, gamma_s = 1e-5, delta_s = { sweep = [2e-3, 8e-3] } } }\n\
+         [engine]\nnum_gpu_blocks = 4000\nmax_num_seqs = 4\n\
+         [workload]\narrivals = { closed-loop = { sweep = [1, 4] } }\n\
+         lengths = { fixed = { prompt = 16, output = 300 } }\nrequests = 32\n\
+         [acceptance.source]\nconstant = { rate = { sweep = [0.2, 0.3, 0.6, 0.7, 0.8] } }\n",
+    );
+    let report: Value = serde_json::from_str(&place.run("sweep", &["--format", "json"])).unwrap();
+    let variants = report["variants"].as_array().unwrap();
+    assert_eq!(variants.len(), 20);
+    let mut named = Vec::new();
+    for (variant, (shown, hash)) in variants.iter().zip(shown.iter().zip(&hashes)) {
+        let costs: Vec<f64> = variant["policies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|policy| policy["e2e_mean_s"]["mean"].as_f64().unwrap())
+            .collect();
+        assert_eq!(costs.len(), 9, "plain decoding and eight lengths");
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let k = shown["best_length"].as_u64().unwrap() as usize;
+        let behind = costs[k] / least - 1.0;
+        // 1 % is a tie; another 1.5 % are prompts, ends of answers and the luck of 96 requests.
+        assert!(behind < 0.025, "{hash}: the page has K = {k}, {:.1} % behind: {costs:?}", 100.0 * behind);
+        named.push(k);
+    }
+    assert!(named.contains(&0) && named.iter().any(|&k| k > 3), "{named:?}");
+}

@@ -31,6 +31,7 @@ mod formats;
 mod habits;
 mod hostile;
 mod hostile_names;
+mod hybrids;
 mod inert;
 mod interrupted;
 mod ladder;

@@ -380,3 +380,45 @@ fn the_law_of_a_served_engine_comes_back() {
     let text = String::from_utf8_lossy(&advice.stdout).into_owned();
     assert!(advice.status.success() && text.contains("num_speculative_tokens"), "{text}");
 }
+
+/// `observe` on a server that keeps the KV of all prompts: neither its warm-ups nor its cells send a prompt that the
+/// server has seen, so that every prompt is computed. Observed again, the same prompts are in the cache, and this is
+/// named.
+#[test]
+fn observe_sends_no_prompt_that_the_server_has_cached() {
+    let text = EXPERIMENT
+        .replace("closed-loop = 4", "closed-loop = { sweep = [1, 2] }")
+        .replace("alpha_s = 2e-7, gamma_s = 4e-5, delta_s = 0.006", "alpha_s = 0.0, gamma_s = 2e-4, delta_s = 0.002");
+    let text = text.replace("num_gpu_blocks = 500", "num_gpu_blocks = 2000");
+    let (head, tail) = text.split_once("lengths = ").unwrap();
+    let (_, tail) = tail.split_once("requests = 400").unwrap();
+    let tail = tail.replace("run_s = 2.5\nwarm_up_requests = 1", "warm_up_requests = 4");
+    let place =
+        Place::holding(&format!("{head}lengths = {{ fixed = {{ prompt = 320, output = 10 }} }}\nrequests = 12{tail}"));
+    let server = Server::start(&place, &["--set", "workload.arrivals={ closed-loop = 1 }"]);
+    let url = format!("http://{}", server.address);
+    let observe = |out: &str| -> (Value, String) {
+        let done = place.foretoken().args(["observe", &url, "x.toml", "-o", out, "--no-figures"]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{said}");
+        let cells = std::fs::read(place.path(&format!("{out}/observed.json"))).unwrap();
+        (serde_json::from_slice::<Value>(&cells).unwrap()["cells"].clone(), said)
+    };
+    let (cells, said) = observe("first");
+    assert_eq!(cells.as_array().unwrap().len(), 2);
+    for cell in cells.as_array().unwrap() {
+        assert_eq!((&cell["cached_prompt_share"], &cell["answered"]), (&0.0.into(), &12.into()), "{cell}");
+        // A pass over 320 prompt tokens takes 66 ms. The server and this client can only be later.
+        assert!(cell["ttft_mean_s"].as_f64().unwrap() > 0.066, "{cell}");
+    }
+    assert!(!said.contains("prefix cache"), "{said}");
+    // Four prompts of each warm-up and twelve of each cell, each of 20 blocks, and none of them again.
+    assert_eq!(server.metric("vllm:prefix_cache_queries_total", ""), 2.0 * 16.0 * 320.0);
+    assert_eq!(server.metric("vllm:prefix_cache_hits_total", ""), 0.0);
+    let (cells, said) = observe("again");
+    for cell in cells.as_array().unwrap() {
+        // All blocks but the last of each prompt.
+        assert_eq!(cell["cached_prompt_share"], 0.95, "{cell}");
+    }
+    assert!(said.contains("95 % of prompt tokens were found in a warm prefix cache"), "{said}");
+}
