@@ -134,7 +134,7 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
             "--remove workload.lengths".to_owned(),
             format!("workload.arrivals={{ trace = {{ path = \"{named_columns}\", {columns} }} }}"),
         ],
-        vec![format!("workload.lengths={{ trace = {{ path = \"{named_columns}\", {columns} }} }}")],
+        vec![format!("workload.lengths={{ trace = {{ path = \"{named_columns}\", {of_sessions} }} }}")],
         vec![
             "--remove workload.requests".to_owned(),
             "--remove workload.lengths".to_owned(),
