@@ -9,7 +9,7 @@ use crate::spec::experiment::{Experiment, UNSWEPT};
 use crate::spec::problem::{Problem, Result};
 use crate::spec::read::trace_problem;
 use crate::spec::text;
-use crate::{arena, bound, papers, questions};
+use crate::{arena, bound, golden, papers, questions};
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_profiler::hardware::LatencySpec;
 use foretoken_traces::{TraceError, TraceSpec};
@@ -140,13 +140,15 @@ impl Plan {
         arena::fill(&mut document)?;
         read_policy_files(&mut document, folder)?;
         let mut config_warnings = read_configs(&mut document, folder)?;
+        golden::fill(&mut document)?;
         let whole = document.clone();
         let sweeps = document.sweeps(&["policies"])?;
         let mut variants = Vec::new();
         let mut resolved = None;
         let mut relative = BTreeMap::new();
         for variant in document.variants("policies", &UNSWEPT)? {
-            let mut files = Files { folder, with_files, inputs: &mut inputs, relative: &mut relative };
+            let notes = &mut config_warnings;
+            let mut files = Files { folder, with_files, inputs: &mut inputs, relative: &mut relative, notes };
             let (variant, experiment) = files.variant(variant.picked, variant.choices)?;
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, variant.derived, &variant.filled, &sweeps)?);
@@ -204,6 +206,8 @@ struct Files<'a> {
     with_files: bool,
     inputs: &'a mut BTreeMap<String, String>,
     relative: &'a mut BTreeMap<String, PathBuf>,
+    /// Notes about what files say.
+    notes: &'a mut Vec<String>,
 }
 
 impl Files<'_> {
@@ -245,6 +249,9 @@ impl Files<'_> {
             if !self.inputs.contains_key(&given) {
                 self.inputs.insert(given.clone(), digest_file(&document, &given, path)?);
             }
+        }
+        if self.with_files {
+            self.notes.extend(golden::read_profile(&document, &mut experiment)?);
         }
         let kinds = self.kinds(&asked, &experiment)?;
         Ok((Variant { choices, experiment, picked, derived, filled, kinds }, as_given))

@@ -58,6 +58,9 @@ fn needs(variant: &Variant, (requests, output): (u64, u32), config: &EngineConfi
     let depths = match &variant.experiment.acceptance.source {
         Rates::ByDepth { rates } => rates.len() as u64,
         Rates::ByCategory(of) => of.depths() as u64,
+        Rates::Marginal { shares } => shares.len() as u64,
+        Rates::DraftedShare { k, .. } => u64::from(*k) + 1,
+        Rates::MeanLength(of) | Rates::Forced(of) => u64::from(of.longest()) + 1,
         // For suffix decoding, each output position takes 10 bits (5 times 2): two bits, and a byte with the most
         // tokens that are proposed there.
         Rates::Suffix(_) => 5,

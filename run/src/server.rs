@@ -62,7 +62,7 @@ impl OwnTruths {
         longest: u32,
     ) -> Result<OwnTruths> {
         let cost = Believed::new(&BeliefSpec::default(), &variant.experiment.hardware, seed, &mut Vec::new())?;
-        let rates = acceptance.law().map(|law| {
+        let rates = acceptance.of_run(longest).unwrap_or(acceptance).law().map(|law| {
             let rate = |id: u32| {
                 let request = RequestTruth::of(workload, id);
                 // The prefill gives output token 0, so the first draft token is for output position 1.
@@ -215,13 +215,14 @@ impl Server {
             _ => self.with_drafter.max_draft_len,
         };
         let mut row = TruthRow::default();
+        let acceptance = self.acceptance.of_run(most).unwrap_or(&*self.acceptance);
         (0..workload.len())
             .map(|i| {
                 let output_len = workload.output_len[i];
                 if most == 0 {
                     return output_len;
                 }
-                self.acceptance.start(RequestTruth::of(workload, i as u32), most, &mut row);
+                acceptance.start(RequestTruth::of(workload, i as u32), most, &mut row);
                 let (mut emitted, mut steps) = (1, 1);
                 while emitted < output_len {
                     emitted += 1 + row.run(emitted, most);

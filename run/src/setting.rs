@@ -6,6 +6,7 @@ mod streaming;
 
 use crate::content;
 use crate::fleet::Replicas;
+use crate::golden;
 use crate::plan::Variant;
 use crate::rejection::{Limit, limits};
 use crate::server::Server;
@@ -100,6 +101,7 @@ impl Setting {
         let server = Server::new(variant, seed, &built.workload, plain, &mut belief_notes)?;
         let fleet = Replicas::of(variant, &server, seed, &built.workload, &mut belief_notes)?;
         let (workload, arrivals) = (built.workload, built.arrivals);
+        notes.extend(golden::notes(e, &workload.categories, &server));
         let setting = Setting { workload, drawn, notes, belief_notes, arrivals, server, fleet, slo: e.slo.clone() };
         setting.check(variant)?;
         Ok(setting)

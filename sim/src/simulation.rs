@@ -254,12 +254,14 @@ impl<'a> Simulation<'a> {
         let parallel = self.drafting == Drafting::Parallel;
         let speculation = drafter.speculative_config(self.config.max_draft_len, parallel);
         let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
+        // Nodes of a tree are more than its depth, which the engine's limit bounds.
+        let longest = speculation.num_speculative_tokens.min(self.config.max_draft_len);
         let world = World {
             draft: self.draft,
             target: self.target,
             context_reads: self.context_reads,
             drafting: self.drafting,
-            acceptance: self.acceptance,
+            acceptance: self.acceptance.of_run(longest).unwrap_or(self.acceptance),
             overhead: Time::from_s(self.config.step_overhead_s),
             host: Host::of(&self.config.host),
             decision_time: DecisionTime {

@@ -1,5 +1,6 @@
 //! Which drafts are accepted: as the user counts it, or as it was measured for drafters of this kind.
 
+use foretoken_profiler::hardware::golden::{self, Golden};
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::DraftMethod;
 use foretoken_sim::constant_rate;
@@ -100,23 +101,28 @@ pub struct Assumed {
     pub others: [(&'static str, Acceptance); 2],
 }
 
-/// Tokens a round by draft length (1, 2, 3, …) of measured drafters: a run for each length, SPEED-Bench's coding
-/// prompts, on a B300 (SemiAnalysisAI/InferenceX, `golden_al_distribution/`, 2026). gpt-oss-120b with EAGLE-3 is from
-/// counters of vLLM 0.22 at prompts of 7,000 tokens.
+/// gpt-oss-120b's EAGLE-3 head: tokens a round by draft length, from counters of vLLM 0.22 at prompts of 7,000 tokens.
 const GPT_OSS_EAGLE3: &[f64] = &[1.58, 1.92, 2.08, 2.16];
-const KIMI_K25_EAGLE3: &[f64] = &[1.83, 2.43, 2.88, 3.24, 3.46, 3.62];
-const MINIMAX_M3_EAGLE3: &[f64] = &[1.78, 2.38, 2.83, 3.11, 3.35, 3.45];
-const DEEPSEEK_V4_MTP: &[f64] = &[1.79, 2.27, 2.49, 2.54];
-const GLM_52_MTP: &[f64] = &[1.84, 2.50, 2.99, 3.33, 3.61, 3.78];
-const QWEN_35_MTP: &[f64] = &[1.93, 2.73, 3.39, 3.97, 4.41, 4.80];
-const DEEPSEEK_V4_DSPARK: &[f64] = &[1.84, 2.51, 3.01, 3.36, 3.61, 3.77];
-const KIMI_K3_DSPARK: &[f64] = &[1.84, 2.45, 2.87, 3.22, 3.44, 3.54];
-const KIMI_K3_DSPARK_BLOCK: &[f64] = &[1.85, 2.51, 3.00, 3.36, 3.62, 3.75];
+/// Longer drafts are not tried with an assumed acceptance.
+const LONGEST_ASSUMED: u32 = 6;
 
-/// A round's gain from one draft more is the share of drafts that get this far.
-fn of_lengths(lengths: &[f64]) -> Acceptance {
-    let before = [1.0].into_iter().chain(lengths.iter().copied());
-    of_marginal(&lengths.iter().zip(before).map(|(l, b)| l - b).collect::<Vec<_>>())
+/// The published mean lengths of a drafter.
+fn golden(curve: &Golden) -> Acceptance {
+    let positions = curve.lengths.last().map_or(0, |&(k, _)| k).min(LONGEST_ASSUMED);
+    let source = [("golden".to_owned(), curve.name.as_str().into())];
+    Acceptance { source: toml::Value::Table(source.into_iter().collect()), positions }
+}
+
+fn named(curve: &str) -> Acceptance {
+    golden(golden::curve(curve).expect("a test names them all"))
+}
+
+fn lengths(tokens: &[f64]) -> Acceptance {
+    let pairs = (1i64..).zip(tokens).map(|(k, &tokens)| vec![k.into(), toml::Value::from(tokens)].into());
+    Acceptance {
+        source: table("mean-length", "lengths", pairs.collect::<Vec<toml::Value>>().into()),
+        positions: tokens.len() as u32,
+    }
 }
 
 fn lookup(match_rate: f64) -> Acceptance {
@@ -131,31 +137,32 @@ fn constant(rate: f64, positions: u32) -> Acceptance {
     Acceptance { source: table("constant", "rate", rate.into()), positions }
 }
 
-/// The acceptance that is taken for a method without `--accept`.
-pub fn assumed(method: DraftMethod) -> Assumed {
-    let three = |says, weak: (_, &[f64]), middle: &[f64], strong: (_, &[f64])| Assumed {
-        says,
-        middle: of_lengths(middle),
-        others: [(weak.0, of_lengths(weak.1)), (strong.0, of_lengths(strong.1))],
+/// The acceptance that is taken without `--accept` for a drafter: `name` is its preset, if it has one. A drafter with
+/// published lengths takes its own, another one the lengths of a drafter of its kind.
+pub fn assumed(method: DraftMethod, name: &str) -> Assumed {
+    let three = |says: &'static str, weak: (_, Acceptance), middle: &str, strong: (_, &str)| Assumed {
+        says: golden::of_drafter(name).map_or(says, |_| "the drafter itself on coding prompts"),
+        middle: golden::of_drafter(name).map_or_else(|| named(middle), golden),
+        others: [weak, (strong.0, named(strong.1))],
     };
     match method {
         DraftMethod::Eagle | DraftMethod::Eagle3 => three(
             "MiniMax-M3's EAGLE-3 head",
-            ("gpt-oss-120b's EAGLE-3 head", GPT_OSS_EAGLE3),
-            MINIMAX_M3_EAGLE3,
-            ("Kimi-K2.5's EAGLE-3 head", KIMI_K25_EAGLE3),
+            ("gpt-oss-120b's EAGLE-3 head", lengths(GPT_OSS_EAGLE3)),
+            "minimax-m3-eagle3",
+            ("Kimi-K2.5's EAGLE-3 head", "kimi-k2.5-eagle3"),
         ),
         DraftMethod::Mtp => three(
             "GLM-5.2's MTP module",
-            ("DeepSeek-V4-Pro's MTP module", DEEPSEEK_V4_MTP),
-            GLM_52_MTP,
-            ("Qwen3.5-397B's MTP module", QWEN_35_MTP),
+            ("DeepSeek-V4-Pro's MTP module", named("deepseek-v4-pro-mtp")),
+            "glm-5.2-mtp",
+            ("Qwen3.5-397B's MTP module", "qwen3.5-397b-a17b-mtp"),
         ),
         DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn => three(
             "DeepSeek-V4-Pro's DSpark drafter",
-            ("Kimi-K3's DSpark drafter", KIMI_K3_DSPARK),
-            DEEPSEEK_V4_DSPARK,
-            ("Kimi-K3's with block verification", KIMI_K3_DSPARK_BLOCK),
+            ("Kimi-K3's DSpark drafter", named("kimi-k3-dspark")),
+            "deepseek-v4-pro-0813-dspark",
+            ("Kimi-K3's with block verification", "kimi-k3-dspark-block"),
         ),
         DraftMethod::Ngram | DraftMethod::Suffix => Assumed {
             says: "a lookup that matches at 30 % of the positions",
@@ -212,26 +219,17 @@ mod tests {
 
     #[test]
     fn an_assumed_drafter_lies_between_its_neighbours() {
-        let tokens = |a: &Acceptance| -> f64 {
-            let rates: Vec<f64> = match a.source.get("by-depth") {
-                Some(of) => of["rates"].as_array().unwrap().iter().map(|r| r.as_float().unwrap()).collect(),
-                None => return f64::NAN,
-            };
-            rates
-                .iter()
-                .take(3)
-                .scan(1.0, |reached, r| {
-                    Some({
-                        *reached *= r;
-                        *reached
-                    })
-                })
-                .sum()
+        let tokens = |a: &Acceptance| match a.source.get("golden") {
+            Some(name) => golden::curve(name.as_str().unwrap()).unwrap().lengths().at(3).unwrap(),
+            None => a.source["mean-length"]["lengths"][2][1].as_float().unwrap(),
         };
         for method in [DraftMethod::Eagle3, DraftMethod::Mtp, DraftMethod::Dflash] {
-            let Assumed { middle, others, .. } = assumed(method);
+            let Assumed { middle, others, .. } = assumed(method, "another");
             let [weak, strong] = others.map(|(_, a)| tokens(&a));
             assert!(weak < tokens(&middle) && tokens(&middle) <= strong + 0.02, "{method:?}");
         }
+        let own = assumed(DraftMethod::Mtp, "deepseek-v4-pro-mtp");
+        assert_eq!(own.middle.source["golden"].as_str(), Some("deepseek-v4-pro-mtp-thinking"));
+        assert!(own.says.starts_with("the drafter itself"));
     }
 }

@@ -91,7 +91,7 @@ pub fn ask(options: &Options, interrupt: &AtomicBool) -> Result<Answer> {
     let acceptance = match &options.accept {
         Some(given) => acceptance::read(given, k_now)?,
         None => {
-            let acceptance::Assumed { says, middle, others } = acceptance::assumed(speculation.method);
+            let acceptance::Assumed { says, middle, others } = acceptance::assumed(speculation.method, &drafts.name);
             let set =
                 |(name, a): (&str, Acceptance)| (name.to_owned(), vec![format!("acceptance.source={}", a.source)]);
             bands.push((format!("drafts accepted as by {says}"), others.map(set).to_vec()));

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod acceptance;
 pub mod ask;
 pub mod bench;
 pub mod calibrate;

@@ -1,5 +1,6 @@
 //! Tests of the command line as a user sees it: output, messages, exit codes and files.
 
+mod acceptance;
 mod arena;
 mod ask;
 mod bad_input;

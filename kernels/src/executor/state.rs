@@ -72,7 +72,10 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
         prompts::check(prompts, workload, config, pair.vocab())?;
         let max_draft_len = if policy.is_some() { config.max_draft_len } else { 0 };
         let truths = match acceptance {
-            Acceptance::Declared(source) => Some(Truths::new(source, max_draft_len, workload.len())),
+            Acceptance::Declared(source) => {
+                let source = source.of_run(max_draft_len).unwrap_or(source);
+                Some(Truths::new(source, max_draft_len, workload.len()))
+            }
             _ => None,
         };
         Ok(DeviceExecutor {

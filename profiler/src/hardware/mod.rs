@@ -7,6 +7,7 @@
 mod bad;
 pub mod config;
 pub mod floors;
+pub mod golden;
 pub mod gpus;
 pub mod kernel_tables;
 mod measured;

@@ -63,8 +63,13 @@ impl Acceptance {
         let mut row = TruthRow::default();
         for id in 0..workload.len() as u32 {
             let request = RequestTruth::of(workload, id);
-            bits.start(request, LONGEST as u32, &mut row);
             for k in 0..=LONGEST {
+                // Where runs differ by their draft length, each length has its own truth.
+                match bits.of_run(k as u32) {
+                    Some(run) => run.start(request, LONGEST as u32, &mut row),
+                    None if k == 0 => bits.start(request, LONGEST as u32, &mut row),
+                    None => {}
+                }
                 // The step that ends the prompt emits output token 0, so the first draft token is for position 1. The
                 // draft tokens of the last step may go beyond the output's end; they are not cut.
                 let mut position = 1;

@@ -51,8 +51,9 @@ const OTHER_TABLES: [&str; 12] = [
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
 /// Settings that need a measured file, so this test does not try them. Tests of the command line try `hardware.profile`
-/// and `acceptance.source.table`.
-const NEEDS_A_FILE: [&str; 3] = ["hardware.profile", "hardware.truth", "acceptance.source.table"];
+/// and the files of `acceptance.source`.
+const NEEDS_A_FILE: [&str; 4] =
+    ["hardware.profile", "hardware.truth", "acceptance.source.table", "acceptance.source.profile"];
 
 /// Lists of changes to the experiment [`BASE`]. Each list makes one experiment, called a world; together the worlds set
 /// every leaf. There is a world for each line of `worlds.txt`, for each use of a trace file, and for each policy with
@@ -253,7 +254,8 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
 /// Parts of the paths of settings that this test does not change, because it cannot guess another valid value: names
 /// and paths in files, lists and thresholds that must ascend, parameters that depend on each other, and values that
 /// some experiments refuse.
-const NOT_GUESSED: [&str; 29] = [
+const NOT_GUESSED: [&str; 30] = [
+    ".golden",
     ".trace.block_size",
     ".trace.format",
     ".trace.log_type",

@@ -5,10 +5,12 @@ use crate::spec::experiment::{BeliefSpec, Experiment, Hardware, SloSpec};
 use crate::spec::problem::{Problem, Result, nearest};
 use crate::spec::schema;
 use foretoken_policies::PolicySpec;
+use foretoken_profiler::hardware::golden;
 use foretoken_profiler::hardware::gpus::gpus;
 use foretoken_profiler::hardware::models::catalog;
 use foretoken_profiler::hardware::{LatencySpec, RooflineSpec};
 use foretoken_sim::Pair;
+use foretoken_sim::acceptance::Rates;
 use std::collections::BTreeMap;
 
 impl Experiment {
@@ -18,7 +20,8 @@ impl Experiment {
     /// A key is unknown or missing, or a value is outside its range. The error points at the key or the value.
     pub fn read(document: &Document) -> Result<Experiment> {
         check_costs(document)?;
-        let experiment: Experiment = document.read_knowing(schema::settings_of)?;
+        let mut experiment: Experiment = document.read_knowing(schema::settings_of)?;
+        fill_golden(document, &mut experiment.acceptance.source)?;
         experiment.check(document)?;
         Ok(experiment)
     }
@@ -140,6 +143,23 @@ impl Experiment {
         let help = format!("raise engine.max_draft_len to {longest}, or lower {path}.{key}");
         Err(doc.problem_at(&Path::of(&format!("{path}.{key}")), message).help(help))
     }
+}
+
+/// Fills in the lengths of the published curve that `source` names.
+fn fill_golden(doc: &Document, source: &mut Rates) -> Result<()> {
+    let mut near = None;
+    let filled = source.fill_golden(|name| match golden::curve(name) {
+        Some(curve) => Ok(curve.lengths()),
+        None => {
+            near = nearest(name, golden::curves().iter().map(|c| c.name.as_str()));
+            Err(format!("no curve of golden lengths is called \"{name}\""))
+        }
+    });
+    filled.map_err(|e| {
+        let problem = doc.problem_at(&Path::of(&format!("acceptance.{}", e.key)), e.to_string());
+        let list = "`foretoken acceptance list` prints the curves";
+        problem.help(near.map_or_else(|| list.to_owned(), |near| format!("did you mean `{near}`? {list}")))
+    })
 }
 
 /// Refuses a seed that TOML's signed integers cannot hold, because the results folder has the experiment as TOML.

@@ -4,6 +4,7 @@
 mod beside_model;
 mod by_category;
 mod by_depth;
+mod by_length;
 mod confidence;
 mod fault;
 mod hidden;
@@ -23,6 +24,7 @@ mod truths;
 pub use crate::executor::RequestTruth;
 pub use beside_model::LookupBesideModel;
 pub use by_category::{ByCategory, CategoryRates};
+pub use by_length::Lengths;
 pub use confidence::{Confidence, Curve, Misfit};
 pub use fault::BadAcceptance;
 pub use hidden::Hidden;
@@ -30,7 +32,7 @@ pub use law::{Law, constant_rate};
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;
-pub use spec::{AcceptanceSpec, Beyond, Rates, TableSource};
+pub use spec::{AcceptanceSpec, Beyond, ProfileSource, Rates, TableSource};
 pub use suffix::Suffix;
 pub use truths::Truths;
 
@@ -213,6 +215,12 @@ impl TruthRow {
 
 /// Draws which draft tokens of requests are right, and the confidences that a draft model would report.
 pub trait AcceptanceSource: Send + Sync {
+    /// The source for a run whose policy drafts at most `_longest` tokens in a round, if runs differ by this number;
+    /// `None` if this source serves all runs.
+    fn of_run(&self, _longest: u32) -> Option<&dyn AcceptanceSource> {
+        None
+    }
+
     /// Fills in which draft tokens of `request` are right, for `output_len + max_draft_len` output positions. Called
     /// once, when the request starts.
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow);

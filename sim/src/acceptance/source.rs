@@ -26,6 +26,12 @@ pub(super) trait Bits: Send + Sync {
         None
     }
 
+    /// Whether [`recorded_confidence`](Bits::recorded_confidence) also holds after a wrong draft token, because
+    /// confidences say nothing of which draft tokens are right.
+    fn confidences_are_blind(&self) -> bool {
+        false
+    }
+
     /// The recorded rank, from 2, of the target's token at `position`, where the draft model's first choice is wrong.
     /// `None` if no rank was recorded.
     fn recorded_rank(&self, _request: RequestTruth, _position: u32) -> Option<u32> {
@@ -90,11 +96,25 @@ pub(super) trait Bits: Send + Sync {
 
 /// An acceptance source: `bits` draws which draft tokens are right; the other fields draw the draft model's confidences
 /// and the ranks of its guesses.
-pub(super) struct Source<B> {
-    pub bits: B,
+struct Source<B> {
+    bits: B,
+    confidence: ConfidenceModel,
+    ranks: RankLaw,
+    seed: u64,
+}
+
+/// The parts that all acceptance sources share: the model of confidences, the probabilities of second and later
+/// guesses, and the seed of the draws.
+pub(super) struct Common {
     pub confidence: ConfidenceModel,
     pub ranks: RankLaw,
     pub seed: u64,
+}
+
+impl Common {
+    pub fn with<B: Bits + 'static>(self, bits: B) -> Box<dyn AcceptanceSource> {
+        Box::new(Source { bits, confidence: self.confidence, ranks: self.ranks, seed: self.seed })
+    }
 }
 
 impl<B: Bits> AcceptanceSource for Source<B> {
@@ -115,7 +135,7 @@ impl<B: Bits> AcceptanceSource for Source<B> {
         right: Option<bool>,
         path: u64,
     ) -> f32 {
-        if right.is_some()
+        if (right.is_some() || self.bits.confidences_are_blind())
             && let Some(recorded) = self.bits.recorded_confidence(request, round_start + depth)
         {
             return recorded;

@@ -3,13 +3,14 @@
 use super::beside_model::{Beside, LookupBesideModel};
 use super::by_category::ByCategory;
 use super::by_depth::ByDepth;
+use super::by_length::{Lengths, Rule, conditional};
 use super::confidence::{Confidence, ConfidenceModel};
 use super::fault::{BadAcceptance, bad, check_points, check_rates};
 use super::independent::{ByContext, ByPosition, Constant};
 use super::mixture::{Mixture, MixtureBits};
 use super::prompt_lookup::{Lookups, PromptLookup};
 use super::recorded::{POOLED_HAZARDS, Recorded};
-use super::source::{Bits, Source};
+use super::source::Common;
 use super::suffix::{Suffix, SuffixTree};
 use super::{AcceptanceSource, Beta, RankLaw};
 use crate::workload::Workload;
@@ -62,6 +63,31 @@ pub enum Rates {
         /// holds for all deeper places: with 3 rates, draft tokens 3, 4 and 5 have the third.
         rates: Vec<f64>,
     },
+    /// The same law as `by-depth`, given by shares of all draft rounds and not of the rounds that reach a place: vLLM's
+    /// counters by position, divided by its number of drafts.
+    Marginal {
+        /// Share of all draft rounds in which the i-th draft token and all before it are right, [0, 1], not rising. For
+        /// deeper places the last share falls as it did from the one before.
+        shares: Vec<f64>,
+    },
+    /// The share of all draft tokens that are accepted, at one draft length: vLLM's draft acceptance rate, llama.cpp's
+    /// accepted by drafted tokens. The same as `mean-length` with 1 + share × k tokens at K = k.
+    DraftedShare {
+        /// Accepted draft tokens divided by draft tokens, [0, 1].
+        share: f64,
+        /// The draft length at which the share was counted, at least 1.
+        k: u32,
+    },
+    /// The mean number of tokens that a round emits is given for each draft length, as benchmarks publish it. A run
+    /// has the mean of its own draft length: the most tokens that its policy drafts in a round.
+    MeanLength(Lengths),
+    /// Like `mean-length`, without chance: of a mean of L tokens, the first ⌊L − 1⌋ draft tokens of every round are
+    /// right, and the next one with the remaining fraction. vLLM (`synthetic_acceptance_length`) and SGLang
+    /// (`SGLANG_SIMULATE_ACC_LEN`) force acceptance so in benchmarks. Confidences say nothing of what is accepted.
+    Forced(Lengths),
+    /// The mean lengths of a published curve, by its name, as `foretoken acceptance list` prints it. The same as
+    /// `mean-length = { golden = NAME }`.
+    Golden(String),
     /// Every request has its own probability that a draft token is right, drawn from a Beta law. Neighbouring draft
     /// tokens of a request are correlated.
     Mixture(Mixture),
@@ -82,6 +108,9 @@ pub enum Rates {
         #[serde(default = "pooled")]
         hazards: Vec<f64>,
     },
+    /// The acceptance comes from a `speculation_profile.json`, the file in which NVIDIA's Model-Optimizer describes a
+    /// draft checkpoint. Draft tokens beyond the measured ones are never right.
+    Profile(ProfileSource),
     /// The acceptance of requests without a recording comes from a truth table, a file that records which draft tokens
     /// of real requests were right.
     Table(TableSource),
@@ -100,6 +129,15 @@ pub struct TableSource {
     pub beyond: Beyond,
 }
 
+/// A `speculation_profile.json`: how often a draft checkpoint is right. The program that builds the source must have
+/// read the file and replaced the source by what the file says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileSource {
+    /// Path of the file.
+    pub path: PathBuf,
+}
+
 /// What happens if a request has more output tokens than its recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -116,12 +154,46 @@ fn pooled() -> Vec<f64> {
 }
 
 impl Rates {
-    /// The path of the truth table (the file with recorded acceptance), for a source that reads one.
+    /// The path of the file (truth table, speculation profile) that the source reads, if it reads one.
     pub fn path_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Rates::Table(table) => Some(&mut table.path),
+            Rates::Profile(profile) => Some(&mut profile.path),
             _ => None,
         }
+    }
+
+    /// The mean lengths by draft length, for a source that has them. `None` also for a name without its lengths.
+    pub fn mean_lengths(&self) -> Option<&Lengths> {
+        match self {
+            Rates::MeanLength(lengths) | Rates::Forced(lengths) => Some(lengths),
+            _ => None,
+        }
+    }
+
+    /// Fills in the lengths of the published curve that the source names. `curve` looks a name up.
+    ///
+    /// # Errors
+    /// No curve has the name, or other lengths are given beside it.
+    pub fn fill_golden(&mut self, curve: impl FnOnce(&str) -> Result<Lengths, String>) -> Result<(), BadAcceptance> {
+        let (key, given) = match self {
+            Rates::Golden(name) => ("source", Lengths { lengths: Vec::new(), golden: Some(std::mem::take(name)) }),
+            Rates::MeanLength(given) => ("source.mean-length", std::mem::take(given)),
+            Rates::Forced(given) => ("source.forced", std::mem::take(given)),
+            _ => return Ok(()),
+        };
+        let filled = match &given.golden {
+            None => given,
+            Some(name) => match curve(name) {
+                Err(why) => return bad(&format!("{key}.golden"), why),
+                Ok(curve) if given.lengths.is_empty() || given.lengths == curve.lengths => curve,
+                Ok(_) => {
+                    return bad(&format!("{key}.lengths"), format!("{name} has other ones: leave one of both out"));
+                }
+            },
+        };
+        *self = if matches!(self, Rates::Forced(_)) { Rates::Forced(filled) } else { Rates::MeanLength(filled) };
+        Ok(())
     }
 
     /// Whether the source repeats which draft tokens were right in a real run, and does not draw this from a law.
@@ -154,6 +226,27 @@ impl AcceptanceSpec {
             Rates::ByPosition { rates, .. } => check_rates("source.by-position.rates", rates),
             Rates::ByContext { points } => check_points("source.by-context.points", points),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
+            Rates::Marginal { shares } => {
+                check_rates("source.marginal.shares", shares)?;
+                match (1..shares.len()).find(|&i| shares[i] > shares[i - 1]) {
+                    Some(i) => {
+                        let why = format!(
+                            "place {} cannot be right in more rounds ({}) than place {i} ({}): shares that rise are conditional ones, for by-depth.rates",
+                            i + 1,
+                            shares[i],
+                            shares[i - 1]
+                        );
+                        bad("source.marginal.shares", why)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Rates::DraftedShare { k: 0, .. } => bad("source.drafted-share.k", "must be at least 1"),
+            Rates::DraftedShare { share, .. } => check_rates("source.drafted-share.share", &[*share]),
+            Rates::Profile(_) => Ok(()),
+            Rates::MeanLength(lengths) => lengths.check("source.mean-length"),
+            Rates::Forced(lengths) => lengths.check("source.forced"),
+            Rates::Golden(name) => bad("source.golden", format!("the lengths of {name} are not filled in")),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
             // Where the truth table (a file of recorded acceptance) is read, it is checked whether it can be used.
             Rates::Table(_) => Ok(()),
@@ -186,13 +279,23 @@ impl AcceptanceSpec {
     /// Or the source is `by-category`, and it has no law for the category of a request.
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
-        let confidence = ConfidenceModel::new(&self.confidence, seed);
-        let common = Common { confidence, ranks: self.ranks.clone(), seed };
+        let common = self.common(&self.confidence, seed);
         Ok(match &self.source {
             Rates::Constant { rate } => common.with(Constant { rate: *rate, seed }),
             Rates::ByPosition { rates, span } => common.with(ByPosition { rates: rates.clone(), span: *span, seed }),
             Rates::ByContext { points } => common.with(ByContext { points: points.clone(), seed }),
             Rates::ByDepth { rates } => common.with(ByDepth { rates: rates.clone(), seed }),
+            Rates::Marginal { shares } => common.with(ByDepth { rates: conditional(shares), seed }),
+            Rates::DraftedShare { share, k } => {
+                let lengths = Lengths { lengths: vec![(*k, 1.0 + share * f64::from(*k))], golden: None };
+                self.by_run(&lengths, Rule::Drawn, seed)
+            }
+            Rates::Profile(file) => {
+                return bad("source.profile", format!("{} was not read", file.path.display()));
+            }
+            Rates::MeanLength(lengths) => self.by_run(lengths, Rule::Drawn, seed),
+            Rates::Forced(lengths) => self.by_run(lengths, Rule::Forced, seed),
+            Rates::Golden(_) => unreachable!("the check refuses a name without lengths"),
             Rates::ByCategory(of) => common.with(of.build(seed, workload)?),
             Rates::LookupBesideModel(both) => common.with(Beside::new(both, seed)),
             Rates::PromptLookup(spec) => common.with(Lookups { spec: *spec, seed }),
@@ -224,21 +327,17 @@ impl AcceptanceSpec {
     }
 }
 
+impl AcceptanceSpec {
+    fn common(&self, confidence: &Confidence, seed: u64) -> Common {
+        Common { confidence: ConfidenceModel::new(confidence, seed), ranks: self.ranks.clone(), seed }
+    }
+
+    fn by_run(&self, lengths: &Lengths, rule: Rule, seed: u64) -> Box<dyn AcceptanceSource> {
+        Box::new(lengths.build(rule, &self.confidence, seed, |confidence| self.common(confidence, seed)))
+    }
+}
+
 /// Index of the first request of the workload that has no recording of which of its draft tokens are right.
 fn without_recording(workload: &Workload) -> Option<usize> {
     (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX))
-}
-
-/// The parts that all acceptance sources share: the model of confidences, the probabilities of second and later
-/// guesses, and the seed of the draws.
-struct Common {
-    confidence: ConfidenceModel,
-    ranks: RankLaw,
-    seed: u64,
-}
-
-impl Common {
-    fn with<B: Bits + 'static>(self, bits: B) -> Box<dyn AcceptanceSource> {
-        Box::new(Source { bits, confidence: self.confidence, ranks: self.ranks, seed: self.seed })
-    }
 }

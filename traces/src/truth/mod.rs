@@ -7,6 +7,7 @@
 mod assign;
 pub mod by_category;
 mod file;
+pub mod speculation_profile;
 mod summary;
 
 pub use by_category::{DEPTHS, Depth};
