@@ -18,6 +18,7 @@ use foretoken_run::spec::live::{self, Instructions};
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::work::Work;
 use foretoken_sim::Pair;
+use foretoken_traces::truth::speculation_profile::{SPECULATION_PROFILE, SpeculationProfile};
 use foretoken_traces::truth::{RecordedModel, RecordedOutput, TruthHeader, TruthSummary, TruthTable};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -131,6 +132,9 @@ fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorde
     let bytes = table.to_bytes().map_err(|e| failed(format!("the table cannot be packed: {e}")))?;
     output_file::write(request.output, &bytes, HELP)?;
     let summary = table.summary();
+    if let Some(profile) = speculation_profile(&table, &summary) {
+        output_file::write(&request.output.with_extension(SPECULATION_PROFILE), profile.to_json().as_bytes(), HELP)?;
+    }
     if let Some(folder) = request.plot {
         fs_err::create_dir_all(folder).map_err(|e| failed(e.to_string()))?;
         for figure in acceptance_figures(&figure_data(&table, &summary)) {
@@ -138,6 +142,24 @@ fn write_files(request: &AcceptanceRequest, table: TruthTable) -> Result<Recorde
         }
     }
     Ok(Recorded { table, summary, bytes: bytes.len() })
+}
+
+/// The recorded acceptance in the form that NVIDIA's Model-Optimizer writes beside a draft checkpoint.
+fn speculation_profile(table: &TruthTable, summary: &TruthSummary) -> Option<SpeculationProfile> {
+    let header = &table.header;
+    let counts: Vec<(u64, u64)> = summary.families[0].depths.iter().map(|d| (d.reached, d.accepted)).collect();
+    let named = |name: &str| Some([("path".to_owned(), name.into())].into());
+    Some(SpeculationProfile {
+        target_model: named(&header.target.name),
+        draft_checkpoint: named(&header.draft.name),
+        measurement_conditions: Some(serde_json::json!({
+            "measured_by": format!("Foretoken {}, profile-acceptance", header.foretoken),
+            "dataset": header.prompts,
+            "device": header.device,
+            "temperature": header.temperature,
+        })),
+        ..SpeculationProfile::of_counts(&counts, Some("draft_model"))?
+    })
 }
 
 /// The data of the figures of a truth table: acceptance by depth (a draft token's place after the last verified token),

@@ -21,7 +21,9 @@ figures = false
 fn run(place: &Place, sets: &[&str]) -> Output {
     let mut command = place.foretoken();
     command.args(["run", "x.toml", "-o", "out", "--overwrite", "--format", "json"]);
-    sets.iter().for_each(|set| drop(command.args(["--set", set])));
+    for set in sets {
+        command.args(["--set", set]);
+    }
     command.output().unwrap()
 }
 

@@ -10,6 +10,7 @@ use crate::calibrate::source::Source;
 use crate::calibrate::spread::{Counts, Spread};
 use crate::recordings::request::{Answer, Rounds};
 use foretoken_sim::Recording;
+use foretoken_traces::truth::speculation_profile::SpeculationProfile;
 use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, TruthHeader, TruthTable};
 
 /// Deepest draft position of a round for which an acceptance rate is given. The rates are for positions 1 to this
@@ -97,6 +98,18 @@ impl Acceptance {
         }
         let table = (!outputs.is_empty()).then(|| table(sources, families, outputs, lengths, &positions));
         Some(Acceptance { positions, table, whole, broken })
+    }
+
+    /// The observed acceptance as a `speculation_profile.json` of a server whose drafter has this `method` and whose
+    /// target is called `target`. Extrapolated positions are left out. `None` if no round drafted.
+    pub fn speculation_profile(&self, method: &str, target: Option<&str>) -> Option<SpeculationProfile> {
+        let seen: Vec<(u64, u64)> =
+            self.positions.iter().take_while(|p| !p.extrapolated).map(|p| (p.reached, p.accepted)).collect();
+        let mut profile = SpeculationProfile::of_counts(&seen, Some(method))?;
+        profile.target_model = target.map(|name| [("path".to_owned(), name.into())].into());
+        let by = format!("Foretoken {}, from the rounds of observed answers", env!("CARGO_PKG_VERSION"));
+        profile.measurement_conditions = Some(serde_json::json!({ "measured_by": by, "rounds": seen[0].0 }));
+        Some(profile)
     }
 
     /// P(accepted | all earlier draft tokens of the step accepted) at the draft positions 1, 2, … of a request's step.

@@ -16,6 +16,7 @@ use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::EngineConfig;
 use foretoken_traces::truth::TruthTable;
+use foretoken_traces::truth::speculation_profile::SPECULATION_PROFILE;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -87,7 +88,7 @@ pub struct Input {
 
 /// Removes the files of a calibration from its folder.
 pub(crate) fn take_away(folder: &Path) {
-    for name in [PROFILE, TRUTH, EXPERIMENT, PAGE, BY_CATEGORY] {
+    for name in [PROFILE, TRUTH, EXPERIMENT, PAGE, BY_CATEGORY, SPECULATION_PROFILE] {
         drop(std::fs::remove_file(folder.join(name)));
     }
     drop(std::fs::remove_dir_all(folder.join(TRACES)));

@@ -11,9 +11,11 @@ use crate::calibrate::page;
 use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::vllm_table::stated_method;
 use foretoken_sim::{EngineConfig, MAX_SPEC_LEN};
 use foretoken_traces::WorkloadSpec;
 use foretoken_traces::truth::by_category;
+use foretoken_traces::truth::speculation_profile::{SPECULATION_PROFILE, SpeculationProfile};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -57,6 +59,9 @@ impl Calibration {
             put(TRUTH, &bytes)?;
             put(BY_CATEGORY, by_category::toml(&table.by_category(), "of the observed answers").as_bytes())?;
         }
+        if let Some(profile) = self.speculation_profile() {
+            put(SPECULATION_PROFILE, profile.to_json().as_bytes())?;
+        }
         make(&folder.join(TRACES))?;
         for (name, text) in self.traces() {
             put(&format!("{TRACES}/{name}"), text.as_bytes())?;
@@ -68,6 +73,14 @@ impl Calibration {
         put(PAGE, page::page(self).html().as_bytes())?;
         // `calibration.json` is written last, so a folder that has it is complete.
         put(FOUND, self.found().as_bytes())
+    }
+
+    /// The observed acceptance in the form that NVIDIA's Model-Optimizer writes beside a draft checkpoint; `None` if
+    /// nothing was drafted.
+    fn speculation_profile(&self) -> Option<SpeculationProfile> {
+        let method = stated_method(self.engine.method).unwrap_or("draft_model");
+        let server = Server::of(&self.sources);
+        self.acceptance.as_ref()?.speculation_profile(method, server.as_ref().map(|s| s.model.as_str()))
     }
 
     /// The content of `calibration.json`, with a seal (checksum) that shows whether the file was edited.

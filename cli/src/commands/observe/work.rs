@@ -10,8 +10,12 @@ use foretoken_run::keep_runs::{RunsMade, keep};
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::table;
+use foretoken_run::vllm_table::stated_method;
+use foretoken_servers::calibrate::acceptance::Acceptance;
+use foretoken_servers::calibrate::source;
 use foretoken_servers::observe::client::Client;
 use foretoken_servers::observe::run::{Observed, Site, observe};
+use foretoken_traces::truth::speculation_profile::SPECULATION_PROFILE;
 use std::path::PathBuf;
 
 /// Sends the experiment's requests to the server, records the answers, and prints the comparison of the policies.
@@ -43,6 +47,7 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     drop(watch);
     let json = serde_json::to_string_pretty(&seen.report).expect("plain data always serialises");
     folder.write(OBSERVED_JSON, (json + "\n").as_bytes())?;
+    write_profile(&plan, &folder)?;
     let count = plan.cells();
     let made = RunsMade {
         cells: seen.cells,
@@ -67,6 +72,15 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     }
     eprintln!("results: {} (observed at {})", folder.path().display(), seen.report.url);
     seen.ended.map_or(Ok(()), Err)
+}
+
+/// Writes which drafts the server accepted as a `speculation_profile.json`, if it drafted and reports its rounds.
+fn write_profile(plan: &Plan, folder: &Folder) -> Result<()> {
+    let Ok(sources) = source::open_all(&[folder.path().to_path_buf()]) else { return Ok(()) };
+    let method = stated_method(plan.variants[0].experiment.engine.method).unwrap_or("draft_model");
+    let model = sources.first().map(|s| s.recording.head.model.as_str());
+    let profile = Acceptance::of(&sources, &[]).and_then(|seen| seen.speculation_profile(method, model));
+    profile.map_or(Ok(()), |profile| folder.write(SPECULATION_PROFILE, profile.to_json().as_bytes()))
 }
 
 /// The bearer token for the server, read from an environment variable. `named` is the variable that the user named; it
