@@ -5,7 +5,7 @@ use crate::support::Place;
 use serde_json::Value;
 use std::process::Output;
 
-const EXPERIMENT: &str = r#"
+pub const EXPERIMENT: &str = r#"
 name = "carry"
 seeds = [1, 2]
 policies = [{ autoregressive = {} }, { fixed = { k = { sweep = [1, 3] } } }]

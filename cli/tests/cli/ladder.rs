@@ -4,7 +4,7 @@
 
 use crate::support::{EXPERIMENT, Place};
 
-fn small() -> String {
+pub fn small() -> String {
     EXPERIMENT
         .replacen("max_num_seqs = { sweep = [8, 64] }", "max_num_seqs = 64", 1)
         .replacen("requests = 200", "requests = 40", 1)

@@ -49,6 +49,7 @@ mod overload;
 mod pages;
 mod papers;
 mod perfetto;
+mod pins;
 mod policies;
 mod profile;
 mod profile_acceptance;
