@@ -13,8 +13,6 @@ fn run(out: &Path) {
     command.arg("run").arg(experiment).arg("-o").arg(out);
     command.args([
         "--no-figures",
-        "--check-settings",
-        "never",
         "--set",
         "workload.requests=120",
         "--set",

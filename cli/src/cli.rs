@@ -1,6 +1,5 @@
 //! The command line: the table of all commands, from which the parser and the help are made.
 
-pub mod check_settings;
 pub mod device;
 #[cfg(test)]
 mod examples;

@@ -7,7 +7,7 @@
 //! or live.
 //!
 //! This file is the table of policies: the modules by family, then one row per policy. `definition.rs` is the contract
-//! that each policy's file fulfils; no policy's file imports the table. [`template`] adds a policy to the source,
+//! that each policy's file fulfils; no policy's file imports the table. [`template`] writes the file of a new one,
 //! [`register`] adds one from another crate.
 
 mod definition;

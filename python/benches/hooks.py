@@ -82,7 +82,7 @@ def cost(policy):
         with tempfile.TemporaryDirectory() as folder:
             results = foretoken.run(
                 EXPERIMENT, output=folder, policies=["autoregressive", policy], threads=1, figures=False,
-                check_settings="never", mode="overwrite", progress=False,
+                mode="overwrite", progress=False,
             )  # fmt: skip
             engine_s = results.manifest["timing"]["engine_s"]
             row = results.summary.filter(polars.col("policy") != "autoregressive").row(0, named=True)
@@ -94,7 +94,7 @@ def main():
     alone = {}
     for i in range(REPEATS):
         with tempfile.TemporaryDirectory() as folder:
-            results = foretoken.run(EXPERIMENT, output=folder, policies=["autoregressive"], threads=1, figures=False, check_settings="never", mode="overwrite", progress=False)  # fmt: skip
+            results = foretoken.run(EXPERIMENT, output=folder, policies=["autoregressive"], threads=1, figures=False, mode="overwrite", progress=False)  # fmt: skip
             alone[i] = results.manifest["timing"]["engine_s"]
     alone = min(alone.values())
     print(f"batch of 8, engine alone; least of {REPEATS} runs. us a step:")

@@ -39,7 +39,7 @@ def timed(what, run):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        quiet = {"figures": False, "check_settings": "never", "progress": False}
+        quiet = {"figures": False, "progress": False}
         alone = lambda: foretoken.run(EXPERIMENT, output=Path(folder) / "run", threads=PROCESSORS, **quiet)  # noqa: E731
         whole, alone_s = timed(f"run, {PROCESSORS} threads", alone)
         print(f"a cell takes {whole.manifest['timing']['engine_s'] / CELLS:.3f} s in the engine")

@@ -9,7 +9,6 @@ use foretoken_run::capacity::plan::load as load_capacity;
 use foretoken_run::capacity::run::complete as complete_capacity;
 use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard};
 use foretoken_run::complete::{How, complete};
-use foretoken_run::inert::Check;
 use foretoken_run::load::parse_document;
 use foretoken_run::merge::{self, Merged, Ran};
 use foretoken_run::plan::Plan;
@@ -51,8 +50,8 @@ impl Experiment {
     }
 }
 
-/// Options of a run or a search: the results folder, what happens to an existing folder, the number of threads, whether
-/// figures are drawn, and how thoroughly the program looks for settings that have no effect on the results.
+/// Options of a run or a search: the results folder, what happens to an existing folder, the number of threads, and
+/// whether figures are drawn.
 #[derive(FromPyObject)]
 pub struct Options {
     #[pyo3(item)]
@@ -63,8 +62,6 @@ pub struct Options {
     threads: Option<usize>,
     #[pyo3(item)]
     figures: bool,
-    #[pyo3(item)]
-    check_settings: String,
 }
 
 impl Options {
@@ -76,15 +73,6 @@ impl Options {
             other => {
                 Err(PyValueError::new_err(format!("`{other}` is none of \"resume\", \"overwrite\" and \"fresh\"")))
             }
-        }
-    }
-
-    fn check(&self) -> PyResult<Check> {
-        match self.check_settings.as_str() {
-            "auto" => Ok(Check::Auto),
-            "always" => Ok(Check::Always),
-            "never" => Ok(Check::Never),
-            other => Err(PyValueError::new_err(format!("`{other}` is none of \"auto\", \"always\" and \"never\""))),
         }
     }
 }
@@ -102,13 +90,13 @@ pub fn run(
     regret: bool,
     progress: &Bound<'_, PyAny>,
 ) -> PyResult<Made> {
-    let (mode, check_settings) = (options.mode()?, options.check()?);
+    let mode = options.mode()?;
     work(py, progress, |work| {
         let plan = experiment.plan()?;
         let plan = if regret { plan.with_regret()? } else { plan };
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder(""));
         let figures = options.figures && plan.variants[0].experiment.output.figures;
-        let how = How { mode, figures, check_settings };
+        let how = How { mode, figures };
         let complete = complete(&plan, path, how, &pool(options.threads, plan.cells())?, work)?;
         let (warnings, notes) = match complete.made {
             Some(made) => (made.results.comparison.warnings, made.notes),
@@ -243,12 +231,10 @@ pub fn shard(
 /// error if cells (runs of one policy each) are missing, damaged or failed.
 #[pyfunction]
 pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
-    let check_settings = options.check()?;
     work(py, progress, |work| {
         let how = |plan: &Plan| How {
             mode: Mode::Resume,
             figures: options.figures && plan.variants[0].experiment.output.figures,
-            check_settings,
         };
         let complete = match merge::merge(&folder, how, &pool(options.threads, usize::MAX)?, work)? {
             Merged::Complete(complete) => *complete,

@@ -55,7 +55,7 @@ def test_a_policy_in_python_is_the_preset_bit_for_bit(experiment, ours, preset, 
     if preset == "smartspec":
         changes = {**changes, "acceptance__source": {"constant": {"rate": 0.3}}}
     results = foretoken.run(
-        experiment, figures=False, check_settings="never", policies=[*experiment["policies"], ours], **changes
+        experiment, figures=False, policies=[*experiment["policies"], ours], **changes
     )
     names = results.summary["policy"].unique(maintain_order=True).to_list()
     equal(results, names[2], names[1])
@@ -94,7 +94,7 @@ def test_a_policy_in_python_fills_its_cost_table_as_the_preset_does(experiment, 
     changes["workload__arrivals"] = {"poisson": {"rate": 8.0}}
     changes["acceptance__source"] = {"constant": {"rate": 0.5}}
     policies = ["autoregressive", preset, presets.ThroughputInPython]
-    results = foretoken.run(experiment, figures=False, check_settings="never", policies=policies, **changes)
+    results = foretoken.run(experiment, figures=False, policies=policies, **changes)
     names = results.summary["policy"].unique(maintain_order=True).to_list()
     equal(results, names[2], names[1])
     lengths = results.steps.filter(polars.col("policy") == names[2])["drafted"].n_unique()
@@ -141,7 +141,7 @@ def test_every_step_is_observed_and_not_every_step_proposed_for(experiment):
             calls["empty"] += len(outcome) == 0
 
     policies = ["autoregressive", Counting]
-    results = foretoken.run(experiment, figures=False, check_settings="never", seeds=[1], policies=policies)
+    results = foretoken.run(experiment, figures=False, seeds=[1], policies=policies)
     steps = results.steps.filter(polars.col("policy") != "autoregressive").height
     assert calls["observe"] == steps
     assert 0 < calls["empty"] < steps, "steps of prompts alone"
@@ -380,10 +380,10 @@ def test_arrays_match_the_step(experiment):
             assert outcome.verify_time > 0
             seen.append(len(outcome))
 
-    foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1])
+    foretoken.run(experiment, figures=False, policies=[Looking], seeds=[1])
     # The batches have more requests than the arrays have room for at first.
     changes = {"engine__max_num_seqs": 64, "workload__arrivals": {"closed-loop": 40}}
-    foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1], **changes)
+    foretoken.run(experiment, figures=False, policies=[Looking], seeds=[1], **changes)
     assert max(seen) > 32
 
 

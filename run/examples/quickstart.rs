@@ -6,7 +6,6 @@
 use foretoken_run::cells::Mode;
 use foretoken_run::compare::PolicyResult;
 use foretoken_run::complete::{How, complete};
-use foretoken_run::inert::Check;
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::Result;
 use foretoken_run::work::Work;
@@ -17,7 +16,7 @@ fn main() -> Result<()> {
     let plan = Plan::load(&file, &["seeds=[1]".to_owned()])?;
     let threads = rayon::ThreadPoolBuilder::new().build().expect("a machine can start a thread for each core");
     let folder = std::env::temp_dir().join("foretoken-quickstart");
-    let how = How { mode: Mode::Overwrite, figures: false, check_settings: Check::Never };
+    let how = How { mode: Mode::Overwrite, figures: false };
     let made =
         complete(&plan, folder, how, &threads, &Work::default())?.made.expect("an overwritten folder is made anew");
     let policies = &made.results.comparison.variants[0].policies;

@@ -11,13 +11,20 @@ use crate::plan::{Plan, Variant};
 use crate::questions::Answer;
 use crate::scaled::ScaledResult;
 use crate::spec::document::Choice;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Mark, Why};
 use foretoken_sim::metrics::{Interval, Overload, Quantiles, Range, RatioInterval, Slo};
 use foretoken_sim::{DraftKv, Summary};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
 
-/// The comparison of all policies of an experiment, with all numbers that the table and `--format json` show.
-#[derive(Clone, Debug, Serialize)]
+/// Name of the file in a results folder with the comparison as JSON.
+pub const REPORT_JSON: &str = "report.json";
+
+/// The comparison of all policies of an experiment, with all numbers that the table and `--format json` show. It is
+/// written to [`REPORT_JSON`] and read back. A field that an older version did not write gets its default.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Comparison {
     /// The part of a live or observed run that the numbers cover; absent if they cover the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +70,8 @@ pub struct Comparison {
 }
 
 /// The results of all policies under one combination of swept values.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VariantResult {
     /// The swept settings, each with its value in the combination to which these results belong.
     pub sweep: Vec<Choice>,
@@ -91,7 +99,7 @@ pub struct VariantResult {
 }
 
 /// The autoregressive run whose P90 TPOT times a factor is the TPOT bound.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScaledFrom {
     /// The swept values of the autoregressive run whose P90 TPOT times a factor is the TPOT bound.
     pub sweep: Vec<Choice>,
@@ -104,7 +112,7 @@ pub struct ScaledFrom {
 
 /// The overload of a policy: with some seeds its queue grew as long as requests arrived. The numbers are means over
 /// these seeds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FellBehind {
     /// The seeds with which the policy was overloaded.
     pub seeds: Vec<u64>,
@@ -120,7 +128,8 @@ pub struct FellBehind {
 
 /// A policy's numbers, each as mean over seeds and 95 % interval. A number is absent if it does not exist with some
 /// seed (for example, no token was drafted or no bound is set).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PolicyResult {
     /// The policy's label in tables and figures.
     pub policy: String,
@@ -187,6 +196,17 @@ pub struct PolicyResult {
 }
 
 impl Comparison {
+    /// Reads the comparison that the results folder `folder` keeps.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a comparison (another version may have written the file).
+    pub fn kept_in(folder: &Path) -> Result<Comparison> {
+        let path = folder.join(REPORT_JSON);
+        let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+        serde_json::from_str(&text)
+            .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))
+    }
+
     /// Compares the policies by the finished runs (`cells`) of a plan. Leaves the headline, the warnings and all
     /// optional fields empty; the caller fills them in. `usable_blocks` has the number of KV blocks that requests could
     /// use, for each run. `cells` and `usable_blocks` have one entry per run, in the order of the plan.

@@ -2,23 +2,21 @@
 //! stored in the folder.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
-use crate::inert::{self, Check, Inert};
+use crate::compare::REPORT_JSON;
+use crate::inert::{self, Inert};
 use crate::plan::Plan;
 use crate::report::INDEX;
-use crate::spec::problem::{Exit, Problem, Result};
+use crate::spec::problem::{Exit, Result};
 use crate::table::{self, Width};
 use crate::work::Work;
 use crate::{host_tried, report};
 use rayon::ThreadPool;
-use serde::de::DeserializeOwned;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Name of the file with the comparison as text; its tables have the main columns only.
 pub const REPORT_TEXT: &str = "report.txt";
 /// Name of the file with the comparison as text; its tables have all columns.
 pub const REPORT_WIDE: &str = "report-wide.txt";
-/// Name of the file with the comparison as JSON.
-pub const REPORT_JSON: &str = "report.json";
 
 /// Options of [`complete`]: how to make an experiment's results.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +25,6 @@ pub struct How {
     pub mode: Mode,
     /// Make the figures and the HTML page?
     pub figures: bool,
-    /// After the run, the program leaves settings out or changes them, to find settings without effect. This value says
-    /// for which settings it does so.
-    pub check_settings: Check,
 }
 
 /// The results that one call made: a run of an experiment, or a merge of its shards.
@@ -91,9 +86,8 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
 }
 
 /// Makes the results from finished cells, except the manifest and the HTML page: tables, figures and the comparison.
-/// Also makes the trial runs that find settings without effect (`how` says for which settings), and simulates the
-/// advised policy with the host time (scheduler, Python, kernel launches) of a real server. Returns the results, and
-/// lines about settings that changed no number.
+/// Also simulates the advised policy with the host time (scheduler, Python, kernel launches) of a real server. Returns
+/// the results, and lines about settings that changed no number.
 ///
 /// # Errors
 /// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.
@@ -107,7 +101,7 @@ pub fn put_together(
     let mut results = assemble(plan, folder, how.figures)?;
     let watch = work.interrupt.watch();
     let flag = work.interrupt.flag();
-    let settings = pool.install(|| inert::look(plan, &results.numbers, how.check_settings, flag))?;
+    let settings = inert::look(plan, &results.numbers)?;
     let band = pool.install(|| host_tried::look(plan, results.advised.as_ref(), flag))?;
     drop(watch);
     work.interrupt.check()?;
@@ -116,16 +110,6 @@ pub fn put_together(
     results.comparison.settings = (settings != Inert::default()).then_some(settings);
     keep_report(&results, folder)?;
     Ok((results, notes))
-}
-
-/// Reads fields of the comparison from `report.json` in the folder `path`. `T` has the fields that the caller needs.
-///
-/// # Errors
-/// The file cannot be read, or lacks one of the fields (another version may have written the file).
-pub fn kept_report<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let path = path.join(REPORT_JSON);
-    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))
 }
 
 /// Writes the comparison into the folder: as text with the main columns, as text with all columns, and as JSON.

@@ -1,11 +1,10 @@
 //! An experiment's results as one table, with a row for each policy at each combination of swept values: CSV for
 //! programs, Markdown and LaTeX for papers. The numbers come from `report.json` in the results folder.
 
-use crate::complete::kept_report;
+use crate::compare::{Comparison, PolicyResult, VariantResult};
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Mark, Marked, fixed};
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use foretoken_sim::metrics::{Interval, RatioInterval};
 use std::path::Path;
 
 /// The format in which a table of results is written.
@@ -20,75 +19,57 @@ pub enum Format {
 }
 
 /// A column of the table: the number's key in the report, the heading, the factor from the report's unit to the
-/// heading's unit, and the number of decimals.
+/// heading's unit, the number of decimals, and a policy's number, `None` if the policy lacks it.
 struct Number {
     key: &'static str,
     heading: &'static str,
     factor: f64,
     digits: usize,
+    of: Of,
 }
 
 impl Number {
     /// The signs of a policy's marks on this number.
-    fn signs(&self, policy: &Map<String, Value>) -> String {
+    fn signs(&self, policy: &PolicyResult) -> String {
         let on = match self.key {
             "speedup" => Marked::Speedup,
             "regret_to_oracle_goodput" => Marked::Regret,
             "slo_attainment" => Marked::Slo,
             _ => return String::new(),
         };
-        Mark::signs(&marks_of(policy), on)
+        Mark::signs(&policy.marks, on)
     }
 }
 
-const fn number(key: &'static str, heading: &'static str, factor: f64, digits: usize) -> Number {
-    Number { key, heading, factor, digits }
+type Of = fn(&PolicyResult) -> Option<Measured>;
+
+const fn number(key: &'static str, heading: &'static str, factor: f64, digits: usize, of: Of) -> Number {
+    Number { key, heading, factor, digits, of }
 }
 
 const NUMBERS: [Number; 18] = [
-    number("e2e_mean_s", "E2E, mean (s)", 1.0, 3),
-    number("speedup", "speedup", 1.0, 2),
-    number("regret_to_oracle_goodput", "regret (%)", 100.0, 1),
-    number("ttft_mean_s", "TTFT, mean (ms)", 1e3, 1),
-    number("tpot_p50_s", "TPOT, p50 (ms)", 1e3, 2),
-    number("tpot_p90_s", "TPOT, p90 (ms)", 1e3, 2),
-    number("tpot_p99_s", "TPOT, p99 (ms)", 1e3, 2),
-    number("slo_attainment", "SLO met (%)", 100.0, 1),
-    number("slo_goodput_req_s", "SLO goodput (req/s)", 1.0, 2),
-    number("token_goodput_tok_s", "goodput (tok/s)", 1.0, 0),
-    number("acceptance_rate", "accepted (%)", 100.0, 1),
-    number("mean_acceptance_length", "acceptance length", 1.0, 2),
-    number("draft_len", "drafted", 1.0, 2),
-    number("verify_len", "verified", 1.0, 2),
-    number("batch_size", "batch size", 1.0, 1),
-    number("kv_use_peak", "KV peak (%)", 100.0, 0),
-    number("preempted", "preempted", 1.0, 0),
-    number("rejected", "rejected", 1.0, 0),
+    number("e2e_mean_s", "E2E, mean (s)", 1.0, 3, |p| p.e2e_mean_s.map(Measured::mean)),
+    number("speedup", "speedup", 1.0, 2, |p| p.speedup.map(Measured::ratio)),
+    number("regret_to_oracle_goodput", "regret (%)", 100.0, 1, |p| p.regret_to_oracle_goodput.map(Measured::ratio)),
+    number("ttft_mean_s", "TTFT, mean (ms)", 1e3, 1, |p| p.ttft_mean_s.map(Measured::mean)),
+    number("tpot_p50_s", "TPOT, p50 (ms)", 1e3, 2, |p| p.tpot_p50_s.map(Measured::mean)),
+    number("tpot_p90_s", "TPOT, p90 (ms)", 1e3, 2, |p| p.tpot_p90_s.map(Measured::mean)),
+    number("tpot_p99_s", "TPOT, p99 (ms)", 1e3, 2, |p| p.tpot_p99_s.map(Measured::mean)),
+    number("slo_attainment", "SLO met (%)", 100.0, 1, |p| p.slo_attainment.map(Measured::mean)),
+    number("slo_goodput_req_s", "SLO goodput (req/s)", 1.0, 2, |p| p.slo_goodput_req_s.map(Measured::mean)),
+    number("token_goodput_tok_s", "goodput (tok/s)", 1.0, 0, |p| p.token_goodput_tok_s.map(Measured::mean)),
+    number("acceptance_rate", "accepted (%)", 100.0, 1, |p| p.acceptance_rate.map(Measured::mean)),
+    number("mean_acceptance_length", "acceptance length", 1.0, 2, |p| p.mean_acceptance_length.map(Measured::mean)),
+    number("draft_len", "drafted", 1.0, 2, |p| p.draft_len.map(Measured::mean)),
+    number("verify_len", "verified", 1.0, 2, |p| p.verify_len.map(Measured::mean)),
+    number("batch_size", "batch size", 1.0, 1, |p| p.batch_size.map(Measured::mean)),
+    number("kv_use_peak", "KV peak (%)", 100.0, 0, |p| p.kv_use_peak.map(Measured::mean)),
+    number("preempted", "preempted", 1.0, 0, |p| Some(Measured::count(p.preempted))),
+    number("rejected", "rejected", 1.0, 0, |p| Some(Measured::count(p.rejected))),
 ];
 
-/// The fields of `report.json` that the table of results needs.
-#[derive(Deserialize)]
-struct Report {
-    name: String,
-    version: String,
-    source: String,
-    seeds: Vec<u64>,
-    scope: String,
-    variants: Vec<Setting>,
-}
-
-#[derive(Deserialize)]
-struct Setting {
-    sweep: Vec<Swept>,
-    policies: Vec<Map<String, Value>>,
-}
-
-#[derive(Deserialize)]
-struct Swept {
-    path: String,
-    name: String,
-    value: String,
-}
+/// A row of the table: a policy at a combination of swept values.
+type Row<'a> = (&'a VariantResult, &'a PolicyResult);
 
 /// A number of a policy in the table, with both ends of its 95 % interval over seeds if there are several seeds, and
 /// half its width if the interval lies evenly around the mean.
@@ -99,23 +80,37 @@ struct Measured {
     half: Option<f64>,
 }
 
+impl Measured {
+    fn mean(i: Interval) -> Measured {
+        Measured { mean: i.mean, ends: i.ends(), half: i.half_width.filter(|_| !i.is_cut()) }
+    }
+
+    fn ratio(i: RatioInterval) -> Measured {
+        Measured { mean: i.mean, ends: i.low.zip(i.high), half: None }
+    }
+
+    fn count(n: u64) -> Measured {
+        Measured { mean: n as f64, ends: None, half: None }
+    }
+}
+
 /// The table of the results in `folder`, as text. `show_implied`: include the row of the autoregressive baseline, if
 /// the program added this baseline to the experiment's policies?
 ///
 /// # Errors
 /// The folder has no report, or the report cannot be read.
 pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<String> {
-    let report: Report = kept_report(folder)?;
-    let rows: Vec<(&Setting, &Map<String, Value>)> = report
+    let report = Comparison::kept_in(folder)?;
+    let rows: Vec<Row> = report
         .variants
         .iter()
         .flat_map(|setting| setting.policies.iter().map(move |policy| (setting, policy)))
-        .filter(|(_, policy)| show_implied || policy.get("implied") != Some(&Value::Bool(true)))
+        .filter(|(_, policy)| show_implied || !policy.implied)
         .collect();
     let swept = report.variants.first().map_or(&[][..], |setting| &setting.sweep);
     let (paths, names): (Vec<_>, Vec<_>) = swept.iter().map(|s| (s.path.as_str(), s.name.as_str())).unzip();
     // A column is left out if no policy has its number, or if its numbers are shown without decimals and are all 0.
-    let says = |n: &Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.mean != 0.0 || n.digits > 0));
+    let says = |n: &Number| rows.iter().any(|(_, p)| (n.of)(p).is_some_and(|m| m.mean != 0.0 || n.digits > 0));
     let numbers: Vec<&Number> = NUMBERS.iter().filter(|n| says(n)).collect();
     match format {
         Format::Csv => csv(&report.source, &paths, &numbers, &rows),
@@ -124,33 +119,11 @@ pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<St
     }
 }
 
-/// A number of a policy; `None` if the policy lacks it. In the report the number is a count, or a mean with both ends
-/// of its interval; half the interval's width stands there too if the interval is Student's.
-fn measured(policy: &Map<String, Value>, number: &Number) -> Option<Measured> {
-    let value = policy.get(number.key)?;
-    if let Some(count) = value.as_f64() {
-        return Some(Measured { mean: count, ends: None, half: None });
-    }
-    let mean = value.get("mean")?.as_f64()?;
-    let field = |key: &str| value.get(key).and_then(Value::as_f64);
-    let ends = field("low").zip(field("high"));
-    let half = field("half_width").filter(|half| ends == Some((mean - half, mean + half)));
-    Some(Measured { mean, ends, half })
-}
-
-fn marks_of(policy: &Map<String, Value>) -> Vec<Mark> {
-    policy.get("marks").and_then(|marks| Vec::deserialize(marks).ok()).unwrap_or_default()
-}
-
-fn name_of(policy: &Map<String, Value>) -> &str {
-    policy.get("policy").and_then(Value::as_str).unwrap_or_default()
-}
-
-fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> Result<String> {
+fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[Row]) -> Result<String> {
     let failed = |e: csv::Error| Problem::failed(format!("the table cannot be written as CSV: {e}"));
     let text = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
     // Counts have no interval over seeds, so they get no columns for the interval's ends.
-    let has_ends = |n: &&Number| rows.iter().any(|(_, p)| measured(p, n).is_some_and(|m| m.ends.is_some()));
+    let has_ends = |n: &&Number| rows.iter().any(|(_, p)| (n.of)(p).is_some_and(|m| m.ends.is_some()));
     let columns: Vec<(&Number, bool)> = numbers.iter().map(|n| (*n, has_ends(n))).collect();
     let mut table = csv::Writer::from_writer(Vec::new());
     let mut head: Vec<String> = swept.iter().map(ToString::to_string).collect();
@@ -165,11 +138,10 @@ fn csv(source: &str, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Ma
     table.write_record(&head).map_err(failed)?;
     for (setting, policy) in rows {
         let mut row: Vec<String> = setting.sweep.iter().map(|s| s.value.clone()).collect();
-        row.extend([name_of(policy).to_owned(), source.to_owned()]);
-        let marks = marks_of(policy);
-        row.extend(Mark::ALL.map(|mark| marks.contains(&mark).to_string()));
+        row.extend([policy.policy.clone(), source.to_owned()]);
+        row.extend(Mark::ALL.map(|mark| policy.marks.contains(&mark).to_string()));
         for (n, ends) in &columns {
-            let m = measured(policy, n);
+            let m = (n.of)(policy);
             row.push(text(m.map(|m| m.mean)));
             if *ends {
                 let (low, high) = m.and_then(|m| m.ends).unzip();
@@ -198,7 +170,7 @@ fn shown(m: Measured, n: &Number, between: &str, signs: &str) -> String {
 
 /// A note below the table of results: where the numbers come from, the kind of interval, and for which models, load and
 /// bounds the results hold.
-fn note(report: &Report) -> String {
+fn note(report: &Comparison) -> String {
     let seeds = match report.seeds.len() {
         1 => "one seed".to_owned(),
         n => format!("means of {n} seeds with half the width or both ends of their 95 % interval"),
@@ -206,7 +178,7 @@ fn note(report: &Report) -> String {
     format!("{}: {} by Foretoken {}, {seeds}. {}", report.name, report.source, report.version, report.scope)
 }
 
-fn markdown(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> String {
+fn markdown(report: &Comparison, swept: &[&str], numbers: &[&Number], rows: &[Row]) -> String {
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let escaped = |text: &str| text.replace('|', "\\|");
     let mut head: Vec<String> = swept.iter().map(|s| escaped(s)).collect();
@@ -216,8 +188,8 @@ fn markdown(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Sett
     let mut text = row(head) + &format!("|{rule}\n");
     for (setting, policy) in rows {
         let mut cells: Vec<String> = setting.sweep.iter().map(|s| escaped(&s.value)).collect();
-        cells.push(escaped(&Mark::beside(name_of(policy), &marks_of(policy))));
-        let cell = |n: &&Number| measured(policy, n).map_or("-".into(), |m| shown(m, n, " ± ", &n.signs(policy)));
+        cells.push(escaped(&Mark::beside(&policy.policy, &policy.marks)));
+        let cell = |n: &&Number| (n.of)(policy).map_or("-".into(), |m| shown(m, n, " ± ", &n.signs(policy)));
         cells.extend(numbers.iter().map(cell));
         text += &row(cells);
     }
@@ -227,11 +199,11 @@ fn markdown(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Sett
 }
 
 /// The explanations of the signs in the table.
-fn notes(rows: &[(&Setting, &Map<String, Value>)]) -> Vec<String> {
-    Mark::notes(rows.iter().map(|(_, policy)| marks_of(policy)))
+fn notes(rows: &[Row]) -> Vec<String> {
+    Mark::notes(rows.iter().map(|(_, policy)| &policy.marks))
 }
 
-fn latex(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting, &Map<String, Value>)]) -> String {
+fn latex(report: &Comparison, swept: &[&str], numbers: &[&Number], rows: &[Row]) -> String {
     let row = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
     let columns = "l".repeat(swept.len() + 1) + &"r".repeat(numbers.len());
     let mut head: Vec<String> = swept.iter().map(|s| for_latex(s)).collect();
@@ -241,10 +213,10 @@ fn latex(report: &Report, swept: &[&str], numbers: &[&Number], rows: &[(&Setting
     text += &(row(head) + "\\midrule\n");
     for (setting, policy) in rows {
         let mut cells: Vec<String> = setting.sweep.iter().map(|s| for_latex(&s.value)).collect();
-        cells.push(for_latex(&Mark::beside(name_of(policy), &marks_of(policy))));
+        cells.push(for_latex(&Mark::beside(&policy.policy, &policy.marks)));
         let cell = |n: &&Number| {
             let signs = for_latex(&n.signs(policy));
-            measured(policy, n).map_or("--".into(), |m| shown(m, n, " $\\pm$ ", &signs))
+            (n.of)(policy).map_or("--".into(), |m| shown(m, n, " $\\pm$ ", &signs))
         };
         cells.extend(numbers.iter().map(cell));
         text += &row(cells);
@@ -309,7 +281,7 @@ mod tests {
             "name": "x", "version": "0.1.0", "source": "simulated", "seeds": [1, 2, 3], "scope": "For a test.",
             "variants": [variant("1.0", 1.5), variant("2.0", 1.6)]
         });
-        fs_err::write(at.join(crate::complete::REPORT_JSON), report.to_string()).unwrap();
+        fs_err::write(at.join(crate::compare::REPORT_JSON), report.to_string()).unwrap();
     }
 
     fn made(format: Format, show_implied: bool) -> String {

@@ -6,10 +6,10 @@ use foretoken_report::Cell;
 use foretoken_sim::metrics::Pieces;
 use foretoken_sim::{PassShape, Time, arrival_rate};
 use foretoken_traces::{ArrivalSpec, TimeUnit, TraceFormat};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The load of a run: how many requests came, how fast, and how long the server took for them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
     /// Requests per second from the first request to the last.
     pub req_s: f64,

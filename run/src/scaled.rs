@@ -3,11 +3,11 @@
 use crate::plan::Plan;
 use foretoken_report::Cell;
 use foretoken_sim::metrics::{Interval, Range, ReplicaHours, Scaled};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The costs of one policy's fleet, whose number of replicas a scaling rule changes; each number as mean over seeds and
 /// 95 % interval.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScaledResult {
     /// GPU-hours of all replicas. A replica counts from the time at which the scaling rule ordered it until its end.
     pub gpu_hours: Option<Interval>,

@@ -1,36 +1,10 @@
 //! The text of `--why`, which says why each policy is slower or faster than plain (autoregressive) decoding. The text
 //! is made from `report.json` in the results folder, so that it also works for resumed and merged runs.
 
-use crate::complete::kept_report;
+use crate::compare::{Comparison, VariantResult};
 use crate::spec::problem::{Problem, Result};
-use foretoken_report::{WORDS, Why, narrow, plain_table, table_lines};
-use serde::Deserialize;
+use foretoken_report::{WORDS, narrow, plain_table, table_lines};
 use std::path::Path;
-
-/// The fields of `report.json` that `--why` needs.
-#[derive(Deserialize)]
-struct SavedReport {
-    variants: Vec<Variant>,
-}
-
-#[derive(Deserialize)]
-struct Variant {
-    sweep: Vec<Swept>,
-    policies: Vec<Policy>,
-}
-
-#[derive(Deserialize)]
-struct Swept {
-    path: String,
-    value: serde_json::Value,
-}
-
-#[derive(Deserialize)]
-struct Policy {
-    policy: String,
-    sees_hidden_truth: bool,
-    why: Option<Why>,
-}
 
 /// The tables for a results folder: one for each combination of swept values, with a row for each policy. Below each
 /// table, a sentence says why the slowest policy that a server can run is slower or faster than plain decoding.
@@ -38,7 +12,7 @@ struct Policy {
 /// # Errors
 /// The folder's comparison cannot be read, or no policy in it can be compared with plain decoding.
 pub fn of_folder(folder: &Path) -> Result<String> {
-    let saved: SavedReport = kept_report(folder)?;
+    let saved = Comparison::kept_in(folder)?;
     if saved.variants.iter().flat_map(|v| &v.policies).all(|p| p.why.is_none()) {
         let what = "no policy here can be compared with plain decoding";
         return Err(Problem::bad_input(format!("{}: {what}", folder.display())).help(
@@ -56,7 +30,7 @@ pub fn of_folder(folder: &Path) -> Result<String> {
     Ok(crate::spec::shown::escape(&text).into_owned())
 }
 
-fn of_variant(v: &Variant) -> String {
+fn of_variant(v: &VariantResult) -> String {
     let header = ["policy", "difference\n"].into_iter().chain(WORDS.iter().map(|(_, heading, ..)| *heading));
     let explained = || v.policies.iter().filter_map(|p| Some((p, p.why.as_ref()?)));
     let rows = explained().map(|(policy, why)| {
@@ -67,18 +41,13 @@ fn of_variant(v: &Variant) -> String {
         row
     });
     let table = narrow(plain_table(header, rows, 1..));
-    let swept: Vec<String> = v.sweep.iter().map(|s| format!("{} = {}", s.path, plain(&s.value))).collect();
+    let swept: Vec<String> = v.sweep.iter().map(|s| format!("{} = {}", s.path, s.value)).collect();
     let mut text = if swept.is_empty() { String::new() } else { format!("\n{}\n", swept.join(", ")) };
     text += &table_lines(&table);
     // The sentence below each table of policies is about the slowest policy that a server can run.
     let slowest = explained().filter(|(p, _)| !p.sees_hidden_truth);
     let slowest = slowest.max_by(|a, b| a.1.difference_s.mean.total_cmp(&b.1.difference_s.mean));
     slowest.map_or(text.clone(), |(_, why)| text + &why.mostly + "\n")
-}
-
-/// A swept value as text; a string has no quotes.
-fn plain(value: &serde_json::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Milliseconds as text, with one decimal and a sign; zero has no sign.

@@ -9,7 +9,6 @@
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::{Mode, Shard, play};
 use foretoken_run::complete::{How, complete};
-use foretoken_run::inert::Check;
 use foretoken_run::machine;
 use foretoken_run::merge::{merge, run_shard};
 use foretoken_run::plan::Plan;
@@ -150,7 +149,7 @@ fn bytes_of(folder: &Path, prefix: &str, all: &mut BTreeMap<String, Vec<u8>>) {
 fn threads_and_shards(text: &str) {
     let place = tempfile::tempdir().unwrap();
     let plan = Plan::of_text("random.toml", text, &[], Path::new("")).unwrap();
-    let how = How { mode: Mode::Fresh, figures: false, check_settings: Check::Never };
+    let how = How { mode: Mode::Fresh, figures: false };
     let work = Work::default();
     for (name, threads) in [("one", 1), ("three", 3)] {
         let pool = machine::pool(Some(threads), 8).unwrap();

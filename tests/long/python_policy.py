@@ -66,7 +66,7 @@ def main():
     # A request of 512 tokens takes some 240 steps, and 8 run at a time.
     requests = args.steps // 20
     with tempfile.TemporaryDirectory(prefix="foretoken-long-") as folder:
-        quick = {"figures": False, "check_settings": "never", "progress": False}
+        quick = {"figures": False, "progress": False}
         output = Path(folder) / "out"
         foretoken.run(EXPERIMENT, policies=[Watched], output=output, workload__requests=requests, **quick)
     if args.steps not in seen:

@@ -41,7 +41,7 @@ def run(program, place, name, sets):
     settings = [part for text in sets for part in ("--set", text)]
     out = place / name
     begun = time.monotonic()
-    command = [program, "run", "x.toml", "-o", out, "--threads", "1", "--no-figures", "--check-settings", "never"]
+    command = [program, "run", "x.toml", "-o", out, "--threads", "1", "--no-figures"]
     child = subprocess.Popen([*command, *settings], cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     # `wait4` gives the use of this child alone, `getrusage` the largest of all children so far.
     _, status, use = os.wait4(child.pid, 0)

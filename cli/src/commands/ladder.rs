@@ -9,7 +9,6 @@ use clap::Args;
 use foretoken_report::read_cells;
 use foretoken_run::cells::{LADDER_JSON, LADDER_PAGE, Mode, entries};
 use foretoken_run::complete::{Complete, How, complete};
-use foretoken_run::inert::Check;
 use foretoken_run::ladder::{Ladders, page, plan_of, render, render_json};
 use foretoken_run::machine;
 use foretoken_run::spec::problem::{Problem, Result};
@@ -62,7 +61,7 @@ pub fn run(args: &LadderArgs) -> Result<()> {
         _ => Mode::Fresh,
     };
     let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
-    let how = How { mode, figures: false, check_settings: Check::Never };
+    let how = How { mode, figures: false };
     let Complete { folder, made, .. } = complete(&plan, path, how, &pool, crate::work())?;
     if made.is_none() {
         eprintln!("{} is complete: nothing to run", folder.path().display());

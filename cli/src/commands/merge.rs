@@ -2,13 +2,13 @@
 //! missing.
 
 use super::print;
-use crate::cli::check_settings::CheckSettings;
 use crate::cli::format::Format;
 use clap::Args;
 use foretoken_run::capacity::fleet::kept::FLEET_TEXT;
 use foretoken_run::capacity::fleet::shards as fleets;
 use foretoken_run::cells::FLEET_JSON;
-use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT};
+use foretoken_run::compare::REPORT_JSON;
+use foretoken_run::complete::{Complete, How, Made, REPORT_TEXT};
 use foretoken_run::merge::{Merged, State, merge, state};
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
@@ -39,9 +39,6 @@ pub struct MergeArgs {
     /// Write no figures and no page
     #[arg(long)]
     pub no_figures: bool,
-    /// Repeat the run with one setting left out at a time, and name settings without effect
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    pub check_settings: CheckSettings,
 }
 
 /// Merges the shards in a folder and prints the comparison of the policies. With `--list`, only prints how many runs of
@@ -56,7 +53,6 @@ pub fn run(args: &MergeArgs) -> Result<()> {
     let how = |plan: &Plan| How {
         mode: Mode::Resume,
         figures: plan.variants[0].experiment.output.figures && !args.no_figures,
-        check_settings: args.check_settings.into(),
     };
     let pool = machine::pool(args.threads.map(usize::from), usize::MAX)?;
     let Complete { folder, made, page } = match merge(&args.folder, how, &pool, crate::work())? {

@@ -63,12 +63,13 @@ pub enum PoliciesCommand {
         /// Name of the policy
         name: String,
     },
-    /// Add a new policy to Foretoken's source: a working template and its row in the table of policies
+    /// Write the file of a new policy into Foretoken's source, from a template that works, and say which two lines to
+    /// add to the table of policies
     #[command(after_help = NEW_EXAMPLES)]
     New {
         /// Name of the new policy, in kebab-case
         name: String,
-        /// The folder of policies/src to which the new policy is added
+        /// The folder of policies/src for the new policy
         #[arg(long, default_value = foretoken_policies::template::USUAL_FAMILY)]
         family: String,
         /// Folder of Foretoken's source
@@ -141,22 +142,22 @@ pub fn as_json() -> Result<String> {
     Ok(json(&all.collect::<Result<Vec<_>>>()?))
 }
 
-/// Writes a new policy into a source tree and prints the remaining steps.
+/// Writes the file of a new policy into a source tree and prints the remaining steps.
 fn new(name: &str, family: &str, source: &Path) -> Result<()> {
-    let NewPolicy { file, table } = new_policy(source, name, Some(family)).map_err(|e| {
+    let NewPolicy { file, table, module, row } = new_policy(source, name, family).map_err(|e| {
         let problem = Problem::bad_input(e.to_string());
         match e {
-            CannotWrite::NoTable { .. } | CannotWrite::Io { doing: "read", .. } => {
-                problem.help("name the folder of Foretoken's source with --source")
+            CannotWrite::Family(_) => {
+                problem.help("--family is a folder below policies/src, and --source the folder of Foretoken's source")
             }
             _ => problem,
         }
     })?;
+    let (file, table) = (file.display(), table.display());
     print(&format!(
-        "{}: a policy that works; change it\n{}: its row of the table\nnext: .ci/refresh makes the \
-         generated files again; look at the diff\n",
-        file.display(),
-        table.display()
+        "{file}: a policy that works; change it\nadd two lines to {table}:\n  in `mod {family}`, in alphabetical \
+         order:\n{module}\n  in `policies!`, below the other rows of {family}:\n{row}\nnext: .ci/refresh makes the \
+         generated files again; look at the diff\n"
     ))
 }
 

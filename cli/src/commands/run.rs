@@ -5,13 +5,13 @@
 mod arena;
 
 use super::print;
-use crate::cli::check_settings::CheckSettings;
 use crate::{shipped, work};
 use clap::{Args, ValueEnum};
-use foretoken_run::arena::{Scenario, Standings, render, render_csv, render_json, render_markdown};
+use foretoken_run::arena::{Standings, render, render_csv, render_json, render_markdown};
 use foretoken_run::cells::Shard;
 use foretoken_run::cells::{Assembled, Folder, Mode};
-use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, REPORT_WIDE, complete, kept_report};
+use foretoken_run::compare::{Comparison, REPORT_JSON};
+use foretoken_run::complete::{Complete, How, Made, REPORT_TEXT, REPORT_WIDE, complete};
 use foretoken_run::merge::{Ran, run_shard};
 use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
@@ -20,7 +20,6 @@ use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::table::Width;
 use foretoken_run::{flat_table, machine, table, why};
 use rayon::ThreadPool;
-use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "Examples:
@@ -72,9 +71,6 @@ pub struct RunArgs {
     /// Say why each policy is slower or faster than plain decoding: the time difference, split by cause
     #[arg(long, conflicts_with = "shard")]
     pub why: bool,
-    /// Repeat the run with one setting left out at a time, and name settings without effect
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    pub check_settings: CheckSettings,
     /// Of a folder's experiments with an [arena] table, run only those with arena.quick = true, each with two seeds
     #[arg(long, conflicts_with = "shard")]
     pub quick: bool,
@@ -169,7 +165,7 @@ fn run_folder(args: &RunArgs) -> Result<()> {
         eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
         let path = args.output.as_ref().map_or_else(|| plan.usual_folder(""), |o| o.join(&plan.name));
         let (folder, _) = run_plan(args, plan, path, &pool)?;
-        let parts: FolderParts = kept_report(folder.path())?;
+        let parts = Comparison::kept_in(folder.path())?;
         reports.extend(parts.paper.map(|report| (plan.name.as_str(), report)));
         answers.extend(parts.question.map(|answer| (plan.name.as_str(), answer)));
         if let Some(scenario) = parts.arena {
@@ -279,15 +275,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         _ => Mode::Fresh,
     };
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    // With the default `auto`, the settings of an arena's scenarios (the experiments over which policies are compared)
-    // are not checked for an effect. There are many scenarios, so the check would take long.
-    let check_settings = match args.check_settings {
-        CheckSettings::Auto if args.file.is_dir() && plan.variants[0].experiment.arena.is_some() => {
-            CheckSettings::Never
-        }
-        given => given,
-    };
-    let how = How { mode, figures: wants_figures(args, plan), check_settings: check_settings.into() };
+    let how = How { mode, figures: wants_figures(args, plan) };
     let Complete { folder, made, page } = complete(plan, path, how, pool, work())?;
     if made.is_none() {
         eprintln!("{} is complete: nothing to run", folder.path().display());
@@ -322,16 +310,6 @@ fn is_one_of_many(args: &RunArgs, plan: &Plan) -> bool {
 
 fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
-}
-
-/// The parts of one experiment's report that the tables over a whole folder need: whether a paper's claims hold, the
-/// answer to a question, and the numbers of the policies for the arena (the comparison of all policies). A part is
-/// `None` if the experiment does not have the table `[paper]`, `[question]` or `[arena]`.
-#[derive(Deserialize)]
-struct FolderParts {
-    paper: Option<PaperReport>,
-    question: Option<Answer>,
-    arena: Option<Scenario>,
 }
 
 /// If the results folder is already complete, prints a note for each wanted output that it lacks: figures, and the

@@ -106,7 +106,7 @@ fn a_scenario_without_policies_takes_all() {
     let text = scenario("all", "tuning", false);
     let given = text.lines().find(|line| line.starts_with("policies")).unwrap().to_owned();
     let place = Place::holding(&text.replacen(&given, "", 1).replacen("requests = 60", "requests = 8", 1));
-    let table = place.run_whole("out", &["--set", "seeds=[1]", "--no-figures", "--check-settings", "never"]);
+    let table = place.run_drawn("out", &["--set", "seeds=[1]", "--no-figures"]);
     for policy in ["fixed-1 ", "fixed-8 ", "tetris", "vllm-adaptive", "eagle2", "nightjar-like", "oracle-goodput"] {
         assert!(table.contains(policy), "{policy} in\n{table}");
     }

@@ -75,7 +75,7 @@ fn the_experiment_of_an_answer_gives_the_same_answer() {
     let more = [&SMALL[..], &["--gpu", "h200", "--accept", ACCEPT, "--out", "q.toml", "--format", "json"]].concat();
     let answer = json(&ask(&place, LINE, &more));
     let foretoken = |args: &[&str]| json(&place.foretoken().args(args).output().unwrap());
-    let ran = foretoken(&["run", "q.toml", "-o", "ran", "--format", "json", "--check-settings", "never"]);
+    let ran = foretoken(&["run", "q.toml", "-o", "ran", "--format", "json"]);
     let policies = ran["variants"][0]["policies"].as_array().unwrap();
     let mut compared = 0;
     for row in answer["at_load"].as_array().unwrap() {

@@ -89,15 +89,15 @@ fn runs_without_drafts_predict_no_drafts() {
 }
 
 /// A run of the experiment that `calibrate` wrote reports no setting that had no effect, because `calibrate` chose the
-/// settings. If the user gives a setting with `--set` and it has no effect, it is reported.
+/// settings. If the user gives a setting with `--set` and another excludes it, it is reported.
 #[test]
 fn settings_that_calibrate_wrote_are_not_reported_as_inert() {
     let (place, _) = calibrated(&[0, 3], 0);
     let (_, said) = says(&place, &["run", "cal/experiment.toml", "-o", "out"]);
     assert!(!said.contains("changed no number") && !said.contains("set by hand"), "{said}");
-    let given = ["run", "cal/experiment.toml", "-o", "given", "--set", "engine.max_model_len=4096"];
+    let given = ["run", "cal/experiment.toml", "-o", "given", "--set", "acceptance.ranks=[0.5]"];
     let (_, said) = says(&place, &given);
-    assert!(said.contains("engine.max_model_len = 4096 changed no number"), "{said}");
+    assert!(said.contains("acceptance.ranks = [0.5] changed no number: no policy here drafts trees"), "{said}");
 }
 
 /// If the user edits the fitted costs (`cal/profile.toml`), every result that is made with them must have a warning.

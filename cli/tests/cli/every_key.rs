@@ -1,6 +1,6 @@
 //! Every key of an experiment has an effect: with another value of the key, the results or the messages differ. This
 //! file tries the top-level keys, such as `seeds`, and the tables of single commands; `every_key.txt` lists them.
-//! `run/src/inert/every_leaf.rs` tries all other keys.
+//! `run/src/inert/every_leaf_tests.rs` tries all other keys.
 
 use crate::live::LIVE;
 use crate::observe::speculating;
@@ -179,7 +179,7 @@ fn outcome(command: &str, sets: &[String]) -> Value {
     };
     match command {
         "run" | "paper" | "question" | "served" | "split" | "scaled" => {
-            json!([run(&["run", "x.toml", "-o", "out", "--check-settings", "never"]), files()])
+            json!([run(&["run", "x.toml", "-o", "out"]), files()])
         }
         // `run` on a folder of experiments with an `[arena]` table prints a table of all policies (the arena).
         "arena" => {

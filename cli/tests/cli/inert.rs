@@ -1,7 +1,7 @@
-//! Settings without effect are reported on stderr, in JSON and on the page. To find them, `run` repeats the experiment
-//! without each setting. This must change no other result.
+//! Settings without effect are reported on stderr, in JSON and on the page: swept keys and seeds that changed no
+//! number, and given keys that another setting excludes.
 
-use crate::support::{EXPERIMENT, Place, bytes_of};
+use crate::support::{EXPERIMENT, Place};
 use serde_json::Value;
 
 /// An experiment in which many settings have no effect.
@@ -55,27 +55,23 @@ fn settings_without_effect_are_reported_with_the_reason() {
     let idle = [
         "acceptance.ranks",
         "hardware.target.roofline.parallel_efficiency",
-        "engine.max_num_seqs",
         "workload.duration_s",
         "acceptance.source.mixture.all.a",
         "acceptance.source.mixture.all.b",
         "acceptance.confidence.misfit.shift",
-        "belief.scale.draft",
     ];
     assert_eq!(named(&json), idle);
     for says in [
         "note: acceptance.ranks changed no number: no policy here drafts trees",
         "parallel_efficiency = 0.7 changed no number: hardware.target.roofline.tensor_parallel is 1",
-        "engine.max_num_seqs = 200 changed no number; every result is the same without it, with the default 256",
         "workload.requests ends it first",
         "every category of the requests has a law of its own",
         "no policy here looks at confidences",
-        "it changes no decision of a policy here",
     ] {
         assert!(stderr.contains(says), "`{says}` is missing in\n{stderr}");
     }
-    // A setting that equals its default is not reported, and neither is a setting with an effect.
-    assert!(!stderr.contains("block_size") && !stderr.contains("requests ="), "{stderr}");
+    // A setting with an effect is not reported, and neither is a bound that was not reached.
+    assert!(!stderr.contains("max_num_seqs") && !stderr.contains("requests ="), "{stderr}");
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("no policy here drafts trees"));
 }
@@ -87,33 +83,23 @@ fn settings_with_an_effect_are_not_reported() {
     assert_eq!((named(&json), stderr.contains("note:")), (Vec::new(), false), "{stderr}");
 }
 
+/// A bound that no run reaches is found by sweeping it.
 #[test]
-fn the_check_of_settings_changes_no_other_result() {
+fn a_swept_key_that_changes_no_number_is_reported() {
     let place = Place::holding(IDLE);
-    let results = |out: &str, more: &[&str]| {
-        place.run_whole(out, more);
-        let mut files = bytes_of(&place.path(out));
-        for name in ["report.json", "report/index.html", "manifest.json"] {
-            assert!(files.remove(name).is_some(), "{name}");
-        }
-        files
-    };
-    let (with, without) =
-        (results("with", &["--check-settings", "always"]), results("without", &["--check-settings", "never"]));
-    assert!(with == without, "results depend on whether they were looked at again");
-    // Swept keys are checked from the finished runs. So even without repeated runs, the report names swept keys that
-    // had no effect.
-    let json: Value = serde_json::from_slice(&std::fs::read(place.path("without/report.json")).unwrap()).unwrap();
-    assert_eq!(named(&json), ["acceptance.ranks"]);
+    let (stderr, json) = run(&place, &["--no-figures", "--set", "engine.max_num_seqs={ sweep = [200, 256] }"]);
+    assert!(named(&json).contains(&"engine.max_num_seqs"), "{json}");
+    assert!(stderr.contains("note: engine.max_num_seqs changed no number\n"), "{stderr}");
 }
 
-/// The report is byte for byte equal on one thread and on many.
+/// Nothing of the acceptance acts if no policy drafts, apart from what a claim computes from it.
 #[test]
-fn settings_without_effect_do_not_depend_on_threads() {
+fn settings_of_drafts_are_reported_if_no_policy_drafts() {
     let place = Place::holding(IDLE);
-    place.run_drawn("one", &["--threads", "1"]);
-    place.run_drawn("many", &["--threads", "4"]);
-    assert!(bytes_of(&place.path("one")) == bytes_of(&place.path("many")));
+    let (stderr, json) = run(&place, &["--no-figures", "--set", "policies=[{ autoregressive = {} }]"]);
+    let all = named(&json);
+    assert!(all.contains(&"belief.scale.draft") && all.contains(&"acceptance.source.mixture.all.a"), "{all:?}");
+    assert!(stderr.contains("belief.scale.draft = 2.0 changed no number: no policy here drafts"), "{stderr}");
 }
 
 #[test]
@@ -139,38 +125,4 @@ fn memory_settings_of_the_draft_are_refused() {
         assert!(said.contains("would do nothing") && said.contains("give hardware.target.roofline."), "{said}");
         assert_eq!(run_with("target", key).0, Some(0), "{key}");
     }
-}
-
-/// The run at one load sets the SLO bound of all loads. Settings without effect must be reported in this case, too. If
-/// each load has its own bound, the setting `slo.reference` has an effect and must not be reported.
-#[test]
-fn settings_without_effect_are_reported_under_a_shared_bound() {
-    let text = r#"name = "loads"
-seeds = [1]
-policies = [{ fixed = { k = 2 } }, { adaspec = {} }]
-[hardware]
-target = { linear = { alpha_s = 0.3e-6, gamma_s = 55e-6, delta_s = 11e-3 } }
-draft = { linear = { alpha_s = 0.0, gamma_s = 5e-6, delta_s = 1e-3 } }
-[engine]
-max_num_seqs = 300
-[workload]
-arrivals = { poisson = { rate = { sweep = [1.0, 6.0] } } }
-lengths = { fixed = { prompt = 128, output = 64 } }
-requests = 100
-[acceptance.source]
-constant = { rate = 0.7 }
-[slo]
-adaspec-scale = 0.8
-"#;
-    let place = crate::support::Place::holding(text);
-    let said = |more: &[&str]| {
-        let args = ["run", "x.toml", "--no-figures", "--check-settings", "always"];
-        let output = place.foretoken().args(args).args(more).output().unwrap();
-        assert!(output.status.success());
-        String::from_utf8(output.stderr).unwrap()
-    };
-    let notes = said(&["-o", "a"]);
-    assert!(notes.contains("engine.max_num_seqs = 300 changed no number"), "{notes}");
-    let notes = said(&["-o", "b", "--set", "slo.reference=each-load"]);
-    assert!(!notes.contains("slo.reference"), "{notes}");
 }

@@ -15,7 +15,8 @@ fn printed(place: &Place, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The text of a page, with a line for each element, digests in place of figures, styles and scripts, and no experiment.
+/// The text of a page, with a line for each element, digests in place of figures, styles and scripts, and without the
+/// experiment.
 fn page(place: &Place, name: &str) -> String {
     let mut text = std::fs::read_to_string(place.path(name)).unwrap();
     for tag in ["svg", "style", "script"] {

@@ -183,29 +183,33 @@ fn sglangs_settings_are_imported_and_exported() {
 /// This test is about the command's output and exit codes. `tests/tests/copies/new_policy.rs` tests that the written
 /// policy compiles.
 #[test]
-fn a_new_policy_is_written_completely_or_not_at_all() {
+fn a_new_policy_is_a_file_and_two_lines_to_add() {
     let place = Place::new();
     let error = place.fails(&["policies", "new", "my-policy"], 2);
-    assert!(error.contains("policies/src/lib.rs") && error.contains("--source"), "{error}");
-    let table = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies/src/lib.rs");
-    std::fs::create_dir_all(place.path("tree/policies/src/confidence")).unwrap();
-    std::fs::copy(table, place.path("tree/policies/src/lib.rs")).unwrap();
+    assert!(error.contains("policies/src/plain is no family") && error.contains("--source"), "{error}");
+    let folder = place.path("tree/policies/src/confidence");
+    std::fs::create_dir_all(&folder).unwrap();
     let new =
         |name: &'static str, family: &'static str| ["policies", "new", name, "--family", family, "--source", "tree"];
     for (name, family, said) in [
         ("fixed", "confidence", "fixed"),
         ("My Policy", "confidence", "is no name for a policy"),
-        ("match", "confidence", "keyword"),
-        ("my-policy", "nowhere", "there is no family `nowhere`"),
+        ("my-policy", "nowhere", "nowhere is no family of policies"),
     ] {
         let error = place.fails(&new(name, family), 2);
         assert!(error.contains(said), "{name}: {error}");
     }
-    assert_eq!(std::fs::read_dir(place.path("tree/policies/src/confidence")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     let output = place.foretoken().args(new("my-policy", "confidence")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let policy = std::fs::read_to_string(place.path("tree/policies/src/confidence/my_policy.rs")).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    for line in
+        ["    pub(crate) mod my_policy;\n", "    confidence::my_policy::MyPolicy { MyPolicy = \"my-policy\"; }\n"]
+    {
+        assert!(said.contains(line), "{said}");
+    }
+    let policy = std::fs::read_to_string(folder.join("my_policy.rs")).unwrap();
     assert!(policy.starts_with("//! `my-policy`"), "{policy}");
     let error = place.fails(&new("my-policy", "confidence"), 2);
-    assert!(error.contains("my-policy"), "{error}");
+    assert!(error.contains("my_policy.rs"), "{error}");
 }

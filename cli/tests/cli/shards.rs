@@ -62,7 +62,7 @@ fn listed(place: &Place) -> Value {
 /// Asserts that the merged folder equals the results folder of a run on one machine. Both folders are equally deep, so
 /// that the relative path of the trace is the same in both.
 fn is_that_of_one_machine(place: &Place, printed: &str) {
-    assert_eq!(printed, place.run_whole("one/out", &["--overwrite"]));
+    assert_eq!(printed, place.run_drawn("one/out", &["--overwrite"]));
     let (parted, whole) = (bytes_of(&place.path("shared/out")), bytes_of(&place.path("one/out")));
     assert_eq!(parted.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
     for (name, bytes) in &parted {
@@ -253,7 +253,7 @@ fn shards_of_different_runs_are_not_merged() {
 
     let said = place.fails(&["merge", "nowhere"], 2);
     assert!(said.contains("does not exist"), "{said}");
-    place.run_whole("alone", &["--no-figures"]);
+    place.run_drawn("alone", &["--no-figures"]);
     std::fs::create_dir(place.path("begun")).unwrap();
     let said = place.fails(&["merge", "begun"], 2);
     assert!(said.contains("is no results folder"), "{said}");
@@ -302,7 +302,7 @@ fn follow(place: &Place, said: &str) {
 #[test]
 fn a_damaged_cell_is_named_and_can_be_run_again() {
     let whole = on_a_trace();
-    whole.run_whole("one/out", &[]);
+    whole.run_drawn("one/out", &[]);
     let whole = bytes_of(&whole.path("one/out"));
     type Harm = fn(&std::path::Path, &std::path::Path);
     let harms: [(&str, Harm, &str); 5] = [

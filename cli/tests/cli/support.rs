@@ -99,20 +99,14 @@ impl Place {
         child.wait_with_output().unwrap()
     }
 
-    /// Runs `foretoken run x.toml -o OUT` with the arguments `more`, which must succeed, without figures, page and
-    /// trial runs of settings. Returns stdout.
+    /// Runs `foretoken run x.toml -o OUT` with the arguments `more`, which must succeed, without figures and page.
+    /// Returns stdout.
     pub fn run(&self, out: &str, more: &[&str]) -> String {
         self.run_drawn(out, &[&["--no-figures"], more].concat())
     }
 
     /// As [`Place::run`], with figures and page.
     pub fn run_drawn(&self, out: &str, more: &[&str]) -> String {
-        self.run_whole(out, &[&["--check-settings", "never"], more].concat())
-    }
-
-    /// Runs `foretoken run x.toml -o OUT` with the arguments `more`, which must succeed, as users do: with figures,
-    /// page and trial runs of settings. Returns stdout.
-    pub fn run_whole(&self, out: &str, more: &[&str]) -> String {
         let output = self.foretoken().args(["run", "x.toml", "-o", out]).args(more).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()

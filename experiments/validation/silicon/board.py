@@ -36,7 +36,7 @@ def predict(number, text, binary, changes, folder):
     place = folder / f"row-{number}"
     place.mkdir()
     (place / "row.toml").write_text(text)
-    command = [binary, "run", place / "row.toml", "-o", place / "out", "--no-figures", "--check-settings", "never"]
+    command = [binary, "run", place / "row.toml", "-o", place / "out", "--no-figures"]
     command += ["--format", "csv", "--threads", "1", *(part for change in changes for part in ("--set", change))]
     try:
         done = subprocess.run(command, capture_output=True, text=True)

@@ -28,7 +28,6 @@ def run(
     mode: str = "resume",
     threads: int | None = None,
     figures: bool = True,
-    check_settings: str = "auto",
     regret: bool = False,
     progress: bool | None = None,
     **overrides: Any,
@@ -48,8 +47,6 @@ def run(
         Number of threads; the default is one per core. Policies in Python share one interpreter.
     figures : bool
         Whether to draw figures and write the page.
-    check_settings : {"auto", "always", "never"}
-        When to repeat the run without single settings, to report settings without effect.
     regret : bool
         Whether to add the policy ``oracle-goodput`` and each policy's regret against it.
     progress : bool, optional
@@ -73,7 +70,7 @@ def run(
         After Ctrl-C. Finished cells are kept, and the same call continues the run.
     """
     asked, _ = _experiment(experiment, overrides)
-    options = _options(output, mode, threads, figures, check_settings)
+    options = _options(output, mode, threads, figures)
     with shown(progress, "cells") as tell:
         return Results(_said(_native.run(asked, options, regret, tell)))
 
@@ -170,7 +167,6 @@ def merge(
     folder: str | PathLike[str],
     *,
     figures: bool = True,
-    check_settings: str = "auto",
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Results:
@@ -180,14 +176,14 @@ def merge(
     ----------
     folder : path
         The folder that the shards share.
-    figures, check_settings, threads, progress
+    figures, threads, progress
         See :func:`run`.
 
     Returns
     -------
     Results
     """
-    options = _options(None, "resume", threads, figures, check_settings)
+    options = _options(None, "resume", threads, figures)
     with shown(progress, "cells") as tell:
         return Results(_said(_native.merge_shards(Path(folder), options, tell)))
 
@@ -277,10 +273,10 @@ def _register(policies: list[Registered]) -> None:
 
 
 def _options(
-    output: str | PathLike[str] | None, mode: str, threads: int | None, figures: bool, check_settings: str
+    output: str | PathLike[str] | None, mode: str, threads: int | None, figures: bool
 ) -> dict[str, Any]:
     folder = None if output is None else Path(output)
-    return {"output": folder, "mode": mode, "threads": threads, "figures": figures, "check_settings": check_settings}
+    return {"output": folder, "mode": mode, "threads": threads, "figures": figures}
 
 
 def _json(value: Any, what: str) -> str:

@@ -36,7 +36,6 @@ def sweep(
     retries: int = 3,
     retry_failed: bool = False,
     figures: bool = True,
-    check_settings: str = "auto",
     progress: bool | None = None,
     **overrides: Any,
 ) -> Results:
@@ -62,7 +61,7 @@ def sweep(
         How often a task is tried again if its node died, or if a dead node still holds its shard.
     retry_failed : bool
         Whether to run cells again that failed before.
-    figures, check_settings, progress, **overrides
+    figures, progress, **overrides
         See :func:`foretoken.run`.
 
     Returns
@@ -89,7 +88,7 @@ def sweep(
     failed = _spread(ray, _shard, folder, of, (ours, retries, retry_failed), cells, progress)
     if failed:
         _tell(folder, failed, cells)
-    return merge(folder, figures=figures, check_settings=check_settings, progress=progress)
+    return merge(folder, figures=figures, progress=progress)
 
 
 def fleet(

@@ -58,16 +58,13 @@ pub struct Drawn {
     pub figures: Vec<Figure>,
 }
 
-/// The digest of the results of a cell, to find cells with equal results, and the cell's numbers of requests and of
-/// request-steps.
+/// The digest of the results of a cell, to find cells with equal results, and the cell's number of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Digest of all results of the cell except its warnings; equal digests mean equal results.
     pub digest: blake3::Hash,
     /// Number of requests that arrived in the cell.
     pub requests: u64,
-    /// Number of decoding requests, summed over the run's steps; it measures how much work the run is.
-    pub request_steps: u64,
 }
 
 /// Writes tables and figures of a plan whose cells are all stored, and compares the policies. Draws figures only if
@@ -108,11 +105,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
             Problem::failed(format!("{what} ({})", key(plan, id)))
                 .help("run the same command with --resume: it runs the missing cells again")
         })?;
-        numbers.push(Numbers {
-            digest: stored.numbers(&records),
-            requests: stored.summary.requests,
-            request_steps: stored.summary.request_steps,
-        });
+        numbers.push(Numbers { digest: stored.numbers(&records), requests: stored.summary.requests });
         let of_replicas = stored.replicas.clone().unwrap_or_default();
         scaled.push(of_replicas.scaled.clone());
         let (cell, all_steps, said, blocks) = stored.into_cell(entry, &records);

@@ -8,7 +8,7 @@ use foretoken_report::html::{Part, Row, Section, Table, Value};
 /// The page's section with a paper's claims or a question's answer. `None` if the experiment repeats no paper and
 /// answers no question.
 pub fn section(results: &Results) -> Option<Section> {
-    match (&results.paper, &results.question) {
+    match (&results.comparison.paper, &results.comparison.question) {
         (Some(paper), _) => Some(of_paper(paper)),
         (None, Some(answer)) => Some(of_question(answer)),
         (None, None) => None,

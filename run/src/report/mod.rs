@@ -71,7 +71,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
     let folder = results.folder.display().to_string();
     let portable = Portable::of(results.manifest.inputs.keys().cloned().chain([folder]), &results.config);
     let claims = claims::section(&results);
-    let Results { manifest, mut cells, figures, warnings, partial, config, source, host_band, .. } = results;
+    let Results { manifest, mut cells, figures, comparison, partial, config, source, .. } = results;
     if let Some(compared) = &mut compared {
         compared.set_changes(&mut cells);
         compared.differs.iter_mut().for_each(|(_, was, is)| (*was, *is) = (portable.text(was), portable.text(is)));
@@ -82,8 +82,8 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
     ];
     facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let host_note = host_band.map(|band| band.in_words());
-    let warnings = warnings.iter().map(|w| portable.text(w)).collect();
+    let host_note = comparison.host_band.map(|band| band.in_words());
+    let warnings = comparison.warnings.iter().map(|w| portable.text(w)).collect();
     let facts = facts.iter().map(|(name, value)| (portable.text(name), value.clone())).collect();
     let config = portable.text(&config);
     let partial = partial.map(|p| portable.text(&p));

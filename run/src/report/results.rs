@@ -1,19 +1,14 @@
 //! Reads a results folder: complete results, or the finished runs of an experiment that did not end.
 
 use crate::cells::{Drawn, EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
-use crate::compare::Comparison;
-use crate::host_band::HostBand;
+use crate::compare::{Comparison, REPORT_JSON};
 use crate::inert::Inert;
-use crate::papers::PaperReport;
 use crate::plan::Plan;
-use crate::questions::Answer;
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Figure, Source, read_cells, relate};
-use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 const SUMMARY: &str = "summary.parquet";
-const COMPARISON: &str = "report.json";
 /// The files in a results folder from which a report is made. Their digests are checked against the manifest.
 const READ: [&str; 13] = [
     EXPERIMENT,
@@ -28,7 +23,7 @@ const READ: [&str; 13] = [
     "lives.parquet",
     "replica_counts.parquet",
     "decisions.parquet",
-    COMPARISON,
+    REPORT_JSON,
 ];
 
 /// The contents of a results folder, as reports need them.
@@ -47,18 +42,11 @@ pub struct Results {
     pub cells: Vec<Cell>,
     /// The figures of these runs, if they were drawn already.
     pub figures: Option<Vec<Figure>>,
-    /// Warnings of the policies and of the engine, and lines about settings that did nothing.
-    pub warnings: Vec<String>,
+    /// The comparison of the policies, as the run wrote it; empty if the run did not end. Its warnings include the
+    /// lines about settings that did nothing.
+    pub comparison: Comparison,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
-    /// How the host time of a real server would change the fastest policy's speedup; `None` if the run counts host
-    /// time, or if the effect of host time was not simulated.
-    pub host_band: Option<HostBand>,
-    /// The claims of the paper that the experiment repeats, with this run's values; `None` if it repeats none or the
-    /// run did not end.
-    pub paper: Option<PaperReport>,
-    /// The question that the experiment answers, with its answer; `None` if it answers none or the run did not end.
-    pub question: Option<Answer>,
 }
 
 impl Results {
@@ -70,18 +58,13 @@ impl Results {
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
         manifest.check(folder, READ)?;
-        let source = source(folder, &manifest)?;
-        let mut plan = Plan::of_results(folder)?;
-        if source == Source::Observed {
-            plan.observed()?;
-        }
-        let (mut part, mut band, mut claims) = (None, None, (None, None));
-        let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
+        let mut results = Results::without_cells(folder, manifest)?;
+        let manifest = &results.manifest;
+        let mut damaged = Vec::new();
+        match manifest.has(SUMMARY) {
             true => {
-                let SavedReport { mut warnings, partial, settings, host_band, paper, question } = saved_report(folder)?;
-                warnings.extend(settings.lines());
-                (part, band, claims) = (partial, host_band, (paper, question));
-                Unfinished { cells: from_tables(folder, &plan)?, warnings, damaged: vec![] }
+                results.comparison = with_settings(Comparison::kept_in(folder)?);
+                results.cells = from_tables(folder, &results.plan)?;
             }
             false if manifest.complete => {
                 let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
@@ -89,41 +72,26 @@ impl Results {
             }
             // The manifest of a killed run lists no tables of results, so the stored results of single runs are read.
             false => {
-                let found = from_store(folder, &plan, &manifest)?;
-                Unfinished { warnings: [manifest.edited.clone(), found.warnings].concat(), ..found }
+                let found = from_store(folder, &results.plan, manifest)?;
+                results.comparison.warnings = [manifest.edited.clone(), found.warnings].concat();
+                (results.cells, damaged) = (found.cells, found.damaged);
             }
-        };
-        let partial = (!manifest.complete).then(|| {
+        }
+        results.partial = (!results.manifest.complete).then(|| {
             let finished = format!(
                 "{} of {} runs (one a policy, setting and seed) are finished, and this page shows those",
-                cells.len(),
-                manifest.cells
+                results.cells.len(),
+                results.manifest.cells
             );
             // For an interrupted live run, `report.json` has a sentence on what is finished. It is used here, because
             // the results of such a run also include the run that was in progress.
-            let far = part.unwrap_or(finished);
+            let far = results.comparison.partial.take().unwrap_or(finished);
             format!(
                 "This run did not end: {far}. Means over fewer seeds are not comparable with others: the column `seeds` says \
                  how many each has."
             ) + &damaged.iter().map(|which| format!(" {which}.")).collect::<String>()
         });
-        let config = fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?;
-        let (folder, host_band, (paper, question)) = (folder.to_path_buf(), band, claims);
-        let figures = None;
-        Ok(Results {
-            folder,
-            manifest,
-            config,
-            plan,
-            source,
-            cells,
-            figures,
-            warnings,
-            partial,
-            host_band,
-            paper,
-            question,
-        })
+        Ok(results)
     }
 
     /// The results that were just written into `folder`, from memory. They are those that [`Results::open`] reads from
@@ -132,26 +100,28 @@ impl Results {
     /// # Errors
     /// The manifest or the experiment of the folder cannot be read.
     pub fn just_made(folder: &Path, comparison: &Comparison, drawn: Drawn) -> Result<Results> {
-        let manifest = Manifest::read(folder)?;
+        let results = Results::without_cells(folder, Manifest::read(folder)?)?;
+        let comparison = with_settings(comparison.clone());
+        Ok(Results { cells: drawn.cells, figures: Some(drawn.figures), comparison, ..results })
+    }
+
+    /// What `folder` and its manifest say of the results, without any run.
+    fn without_cells(folder: &Path, manifest: Manifest) -> Result<Results> {
         let source = source(folder, &manifest)?;
         let mut plan = Plan::of_results(folder)?;
         if source == Source::Observed {
             plan.observed()?;
         }
-        let settings = comparison.settings.iter().flat_map(Inert::lines);
         Ok(Results {
             folder: folder.to_path_buf(),
             manifest,
             config: fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?,
             plan,
             source,
-            cells: drawn.cells,
-            figures: Some(drawn.figures),
-            warnings: comparison.warnings.iter().cloned().chain(settings).collect(),
+            cells: Vec::new(),
+            figures: None,
+            comparison: Comparison::default(),
             partial: None,
-            host_band: comparison.host_band.clone(),
-            paper: comparison.paper.clone(),
-            question: comparison.question.clone(),
         })
     }
 
@@ -177,6 +147,12 @@ impl Results {
     }
 }
 
+/// The comparison with the lines about settings that did nothing among its warnings.
+fn with_settings(mut comparison: Comparison) -> Comparison {
+    comparison.warnings.extend(comparison.settings.iter().flat_map(Inert::lines));
+    comparison
+}
+
 /// Where the numbers of a results folder come from, by its manifest.
 fn source(folder: &Path, manifest: &Manifest) -> Result<Source> {
     Source::named(&manifest.source).ok_or_else(|| {
@@ -200,23 +176,4 @@ fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinis
         true => finished_cells(plan, &folder, &manifest.digest),
         false => Ok(Unfinished { cells: vec![], warnings: vec![], damaged: vec![] }),
     }
-}
-
-/// The fields of `report.json` that the HTML page needs.
-#[derive(Deserialize)]
-struct SavedReport {
-    #[serde(default)]
-    warnings: Vec<String>,
-    partial: Option<String>,
-    #[serde(default)]
-    settings: Inert,
-    host_band: Option<HostBand>,
-    paper: Option<PaperReport>,
-    question: Option<Answer>,
-}
-
-fn saved_report(folder: &Path) -> Result<SavedReport> {
-    let path = folder.join(COMPARISON);
-    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: cannot be read back: {e}", path.display())))
 }

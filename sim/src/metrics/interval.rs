@@ -85,7 +85,7 @@ impl Interval {
 
 /// The mean of ratios over replications (runs with different seeds), with a 95 % confidence interval. The interval is
 /// computed for the mean logarithm of the ratios and converted back to ratios, so that its ends are never negative.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RatioInterval {
     /// The mean of the per-seed ratios.
     pub mean: f64,

@@ -5,7 +5,7 @@
 //! workspace's own crates are built without optimisation. The copy stays there, so that nothing is built again until a
 //! source changes.
 
-use foretoken_policies::template::{NewPolicy, new_policy};
+use crate::add_policy;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -121,8 +121,7 @@ fn adding_a_policy_is_two_edits_and_one_accepted_snapshot() {
     let before = sources();
     let tree = TempDir::new().unwrap();
     lay_out(tree.path(), &before);
-    let made = new_policy(tree.path(), NAME, Some("confidence")).unwrap();
-    assert_eq!(made, NewPolicy { file: tree.path().join(FILE), table: tree.path().join(TABLE) });
+    add_policy(tree.path(), NAME);
     let after = all_of(tree.path());
     let edited: Vec<&PathBuf> =
         after.iter().filter(|(path, text)| before.get(*path) != Some(text)).map(|e| e.0).collect();

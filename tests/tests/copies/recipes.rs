@@ -6,7 +6,7 @@
 //! this folder, so that it is built again only when a source changes. The copy's program has another name, because the
 //! ordinary program is in the same folder.
 
-use foretoken_policies::template::new_policy;
+use crate::add_policy;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -243,12 +243,11 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
         format!("{text}\n[[bin]]\nname = \"{PROGRAM}\"\npath = \"src/main.rs\"\n")
     });
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes");
-    // `new_policy`, the code of `foretoken policies new`, writes the policy into a source tree that does not have this
-    // policy yet.
+    // The policy is added to a source tree that does not have it yet.
     let fresh = tempfile::tempdir().unwrap();
     let sources = after.iter().filter(|(path, _)| path.starts_with("policies/src"));
     lay_out(fresh.path(), &sources.map(|(path, content)| (path.clone(), content.clone())).collect());
-    new_policy(fresh.path(), "recipe-policy", Some("confidence")).unwrap();
+    add_policy(fresh.path(), "recipe-policy");
     let written = walk(fresh.path(), Path::new("")).into_iter().map(|path| {
         let content = fs::read(fresh.path().join(&path)).unwrap();
         (path, content)
@@ -288,7 +287,7 @@ fn every_recipe_takes_the_edits_that_it_states_and_works() {
     let experiment = copy.join("experiments/quickstart.toml");
     let run = |set: &str| {
         let sets = ["--set", "seeds=[1]", "--set", "policies=[{ recipe-policy = {} }]", "--set", set];
-        let how = ["--overwrite", "--no-figures", "--check-settings", "never", "--format", "json", "-o", "out"];
+        let how = ["--overwrite", "--no-figures", "--format", "json", "-o", "out"];
         says(&[&["run", experiment.to_str().unwrap()][..], &sets, &how].concat())
     };
     let e2e = |json: String| json.lines().skip_while(|line| !line.contains("e2e_mean_s")).nth(1).unwrap().to_owned();

@@ -1,7 +1,7 @@
-//! The leaves of a document (values that are not tables) with their paths, and the removal of items of a list.
+//! The leaves of a document (values that are not tables) with their paths.
 
 use super::{Document, Node, Path, Step};
-use toml::de::{DeArray, DeValue};
+use toml::de::DeValue;
 
 impl Document {
     /// The paths of all leaves, in the order of the text. A leaf is a value that is not a table. A list is a leaf
@@ -11,17 +11,6 @@ impl Document {
         collect(&self.root, &Path::default(), &mut found);
         found.sort_by_key(|(start, _)| *start);
         found.into_iter().map(|(_, path)| path).collect()
-    }
-
-    /// Removes all items except the item at `index` from the list at the path `list`. Does nothing if there is no list.
-    pub fn keep_item(&mut self, list: &Path, index: usize) {
-        if self.get(list).is_some()
-            && let DeValue::Array(items) = self.get_mut(list).get_mut()
-        {
-            let mut kept = DeArray::new();
-            items.get(index).into_iter().for_each(|item| kept.push(item.clone()));
-            *items = kept;
-        }
     }
 }
 
@@ -51,12 +40,5 @@ mod tests {
         let paths: Vec<String> = document().leaves().iter().map(Path::to_string).collect();
         assert_eq!(paths, ["z", "list[0].k", "list[1].k", "a.b.c"]);
         assert_eq!(document().value_at(&Path::of("list[1].k")).unwrap().to_string(), "[5, 6]");
-    }
-
-    #[test]
-    fn one_item_stays() {
-        let mut document = document();
-        document.keep_item(&Path::of("list"), 1);
-        assert_eq!(document.value_at(&Path::of("list")).unwrap().to_string(), "[{ k = [5, 6] }]");
     }
 }

@@ -14,7 +14,7 @@ use toml::de::{DeArray, DeValue};
 const MAX_VARIANTS: usize = 10_000;
 
 /// A swept setting, and the value that it has in one variant (combination of swept values).
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Choice {
     /// Path of the swept setting.
     pub path: String,

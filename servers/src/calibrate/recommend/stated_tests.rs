@@ -5,7 +5,6 @@ use super::*;
 use foretoken_policies::{PolicySpec, VllmDynamic};
 use foretoken_run::cells::Mode;
 use foretoken_run::complete::{How, complete};
-use foretoken_run::inert::Check;
 use foretoken_run::plan::Plan;
 use foretoken_run::work::Work;
 use std::path::Path;
@@ -130,7 +129,7 @@ fn run_and_recommend_name_the_same_draft_length() {
             all.push("engine.max_draft_len=3".into());
             let plan = Plan::of_text("x.toml", &question.text, &all, Path::new("")).unwrap();
             let dir = tempfile::tempdir().unwrap();
-            let how = How { mode: Mode::Fresh, figures: false, check_settings: Check::Never };
+            let how = How { mode: Mode::Fresh, figures: false };
             let made = complete(&plan, dir.path().join("run"), how, &pool, &Work::default()).unwrap().made.unwrap();
             let k = match made.results.advised.unwrap().policy.as_str() {
                 "autoregressive" => 0,

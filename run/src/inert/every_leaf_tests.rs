@@ -1,5 +1,5 @@
-//! For every leaf (setting) of the schema, takes an experiment that sets the leaf, and runs it with another value of
-//! the leaf. Either the results must change, or the report must say that the leaf does nothing.
+//! For every leaf (setting) of the schema, takes experiments that set the leaf, and runs them with other values of the
+//! leaf. In one of them the results must change, unless the report says that another setting excludes the leaf.
 //!
 //! Four groups of leaves are not tried here. `cli/tests/cli/every_key.rs` tries two groups on the whole
 //! program: keys about the whole experiment (name, seeds, output, paper), and tables of other commands (live, observe,
@@ -10,10 +10,13 @@ use crate::cells::play;
 use crate::spec::document::{Document, Path};
 use crate::spec::experiment::Experiment;
 use foretoken_policies::PolicySpec;
+use foretoken_profiler::hardware::gpus::gpus;
+use foretoken_profiler::hardware::models::catalog;
 use rayon::prelude::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FilePath;
+use std::sync::atomic::AtomicBool;
 
 const BASE: &str = r#"name = "leaf"
 policies = [{ autoregressive = {} }, { fixed = { k = 2 } }, { smartspec = {} }]
@@ -169,11 +172,7 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
     let each = plan.policies.iter().map(|entrant| {
         let played = play(&setting, &entrant.spec, Some(baseline.slo), &never).ok()?;
         let summary = &played.stored.summary;
-        Some(Numbers {
-            digest: played.stored.numbers(&played.stored.records),
-            requests: summary.requests,
-            request_steps: summary.request_steps,
-        })
+        Some(Numbers { digest: played.stored.numbers(&played.stored.records), requests: summary.requests })
     });
     each.collect()
 }
@@ -289,92 +288,139 @@ const NOT_GUESSED: [&str; 30] = [
     ".one-step-ahead.price",
 ];
 
+/// Values to try in place of `value`. For a number: half and double, for an integer also 1 more, and 0.5 for 0.0. For a
+/// list of numbers: all numbers halved, or doubled. For a boolean: its opposite. For a text: names of GPUs and models;
+/// other names and paths cannot be guessed.
+fn others(value: &toml::Value) -> Vec<toml::Value> {
+    let scaled = |by: f64| scale(value, by);
+    match value {
+        toml::Value::Boolean(b) => vec![toml::Value::Boolean(!b)],
+        toml::Value::Float(0.0) => vec![toml::Value::Float(0.5)],
+        toml::Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(toml::Value::Integer).to_vec(),
+        toml::Value::Float(_) | toml::Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
+        toml::Value::String(_) => {
+            // Names of GPUs and models to try as other values. They are tried from the last to the first, because
+            // neighbours in the lists are alike, and some have the same numbers. The first five GPUs and the first 15
+            // models differ enough.
+            let models = catalog().iter().map(|e| e.name.as_str()).take(15);
+            let presets =
+                gpus().iter().map(|g| g.name.as_str()).take(5).chain(models).collect::<Vec<_>>().into_iter().rev();
+            presets.map(|name| toml::Value::String(name.to_owned())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The value with every number multiplied by `by`; integers are rounded towards 0. `None` if the value has something
+/// other than numbers.
+fn scale(value: &toml::Value, by: f64) -> Option<toml::Value> {
+    match value {
+        toml::Value::Float(x) => Some(toml::Value::Float(x * by)),
+        toml::Value::Integer(i) => Some(toml::Value::Integer((*i as f64 * by) as i64)),
+        toml::Value::Array(all) => all.iter().map(|v| scale(v, by)).collect::<Option<_>>().map(toml::Value::Array),
+        _ => None,
+    }
+}
+
 /// What the test found for one setting of the schema.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Changes,
-    Named,
+    /// The report says that another setting excludes this one.
+    Excluded,
     /// The test found no other valid value for the setting.
     NoOtherValue,
+    /// No other value changed a number.
+    Idle,
     Wrong(String),
 }
 
-/// Gives the setting at `path` another value, and checks what the report says about the setting. If the report says
-/// that the setting does nothing, the results without the setting must be the same. If the report does not say so, a
-/// further value, or leaving the setting out, must change the results, unless the value is the default.
-fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
-    let named = || names.iter().map(|name| toml::Value::String(name.clone()));
-    let with = |what: String| plan(&[sets, &[what]].concat()).ok();
-    for other in trial::others(value).into_iter().chain(named()).filter(|other| other != value) {
-        let Some(changed) = with(format!("{path}={other}")) else { continue };
+/// Gives the setting at `path` other values, until the results change. If the report says that another setting excludes
+/// it, they must not.
+fn fate(world: &World, path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
+    let named = names.iter().map(|name| toml::Value::String(name.clone()));
+    let mut fate = Fate::NoOtherValue;
+    for other in others(value).into_iter().chain(named).filter(|other| other != value) {
+        let Ok(changed) = plan(&[&world.sets[..], &[format!("{path}={other}")]].concat()) else { continue };
         let Some(after) = numbers(&changed) else { continue };
-        let never = AtomicBool::new(false);
-        let inert = look_at(&changed, &after, Check::Always, &never, |p| p == path).expect("it ran once");
-        let found = inert.without_effect.iter().find(|w| path.is_below(&Path::of(&w.path)));
-        let without = with(format!("--remove {path}"));
-        let without_it = without.as_ref().and_then(numbers);
-        return match found {
-            Some(w) if w.path == path.to_string() && without_it.as_ref().is_some_and(|numbers| *numbers != after) => {
-                Fate::Wrong(format!("{path}={other} is named, and without it all is different: {w:?}"))
-            }
-            _ if after != before => Fate::Changes,
-            Some(_) => Fate::Named,
-            None => {
-                let default = without.is_some_and(|plan| plan.digest() == changed.digest());
-                let mut others = trial::others(&other).into_iter().chain(named());
-                let differs = |v| with(format!("{path}={v}")).and_then(|p| numbers(&p)).is_some_and(|n| n != after);
-                match default || without_it.as_ref().is_some_and(|n| *n != after) || others.any(differs) {
-                    true => Fate::Changes,
-                    false => Fate::Wrong(format!("{path}={other} changes nothing and is not named: {inert:?}")),
-                }
-            }
-        };
+        let inert = look(&changed, &after).expect("it ran once");
+        match (inert.without_effect.iter().find(|w| path.is_below(&Path::of(&w.path))), after == world.numbers) {
+            (Some(w), false) => return Fate::Wrong(format!("{path}={other} changes numbers and is named: {w:?}")),
+            (Some(_), true) => fate = Fate::Excluded,
+            (None, false) => return Fate::Changes,
+            (None, true) if fate == Fate::NoOtherValue => fate = Fate::Idle,
+            (None, true) => {}
+        }
     }
-    Fate::NoOtherValue
+    fate
+}
+
+/// An experiment of the list, with the numbers of its runs.
+struct World {
+    sets: Vec<String>,
+    resolved: Document,
+    numbers: Vec<Numbers>,
 }
 
 #[test]
-fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
+fn every_leaf_of_the_schema_changes_the_results() {
     let folder = tempfile::tempdir().unwrap();
     let leaves = schema_leaves();
     assert!(leaves.len() > 350, "only {} leaves", leaves.len());
-    // The shape of a model and the datasheet of a GPU are tried as one value each (`trial.rs`), so their keys are not
-    // tried alone.
+    // The shape of a model and the datasheet of a GPU are tried as one value each, so their keys are not tried alone.
     let is_part = |leaf: &&str| leaf.contains(".roofline.model.") || leaf.contains(".roofline.gpu.");
     // Costs of measured kernels need an installed package.
     let leaves: BTreeMap<String, BTreeSet<String>> =
         leaves.into_iter().filter(|(leaf, _)| !leaf.contains(".kernels.")).collect();
-    let mut open: BTreeSet<&str> = leaves.keys().map(String::as_str).filter(|leaf| !is_part(leaf)).collect();
-    let mut jobs = Vec::new();
-    for sets in worlds(folder.path()) {
-        let world = plan(&sets).unwrap_or_else(|e| panic!("{sets:?}: {e}"));
-        let text = world.resolved_for(folder.path()).unwrap();
-        let resolved = Document::parse("resolved", &text).unwrap();
-        for path in resolved.leaves() {
-            if let Some((leaf, names)) = normal(&path.to_string(), &leaves)
-                && open.remove(leaf)
-            {
-                jobs.push((sets.clone(), path.clone(), resolved.value_at(&path).unwrap(), names));
+    let wanted = |leaf: &&String| !is_part(&leaf.as_str());
+    let worlds: Vec<World> = worlds(folder.path())
+        .into_par_iter()
+        .map(|sets| {
+            let world = plan(&sets).unwrap_or_else(|e| panic!("{sets:?}: {e}"));
+            let text = world.resolved_for(folder.path()).unwrap();
+            let resolved = Document::parse("resolved", &text).unwrap();
+            let numbers = numbers(&world).unwrap_or_else(|| panic!("{sets:?} does not run"));
+            World { sets, resolved, numbers }
+        })
+        .collect();
+    // For each leaf, the worlds that set it, with its path and value there.
+    let mut places: BTreeMap<&str, Vec<(&World, Path, toml::Value)>> = BTreeMap::new();
+    for world in &worlds {
+        for path in world.resolved.leaves() {
+            if let Some((leaf, _)) = normal(&path.to_string(), &leaves) {
+                let value = world.resolved.value_at(&path).unwrap();
+                places.entry(leaf).or_default().push((world, path, value));
             }
         }
     }
-    let fates: Vec<(String, Fate)> = jobs
+    let missing: Vec<&String> =
+        leaves.keys().filter(wanted).filter(|leaf| !places.contains_key(leaf.as_str())).collect();
+    assert!(missing.is_empty(), "no world has {missing:#?}");
+    let fates: Vec<(&str, Fate)> = places
         .par_iter()
-        .map(|(sets, path, value, names)| {
-            let before = numbers(&plan(sets).unwrap()).unwrap_or_else(|| panic!("{sets:?} does not run"));
-            (path.to_string(), fate(sets, &before, path, value, names))
+        .map(|(leaf, places)| {
+            let names = &leaves[*leaf];
+            let mut fates = Vec::new();
+            for (world, path, value) in places {
+                fates.push(fate(world, path, value, names));
+                if matches!(fates.last(), Some(Fate::Changes | Fate::Wrong(_))) {
+                    break;
+                }
+            }
+            let first = [Fate::Changes, Fate::Excluded, Fate::Idle].into_iter().find(|f| fates.contains(f));
+            let wrong = fates.into_iter().find(|f| matches!(f, Fate::Wrong(_)));
+            (*leaf, wrong.or(first).unwrap_or(Fate::NoOtherValue))
         })
         .collect();
-    let paths_with = |wanted: &dyn Fn(&Fate) -> bool| -> Vec<String> {
-        fates.iter().filter(|(_, fate)| wanted(fate)).map(|(path, fate)| format!("{path}: {fate:?}")).collect()
+    let with = |wanted: &dyn Fn(&Fate) -> bool| -> Vec<&(&str, Fate)> {
+        fates.iter().filter(|(_, fate)| wanted(fate)).collect()
     };
-    let (changes, named) = (paths_with(&|f| *f == Fate::Changes), paths_with(&|f| *f == Fate::Named));
-    let (undecided, wrong) = (paths_with(&|f| *f == Fate::NoOtherValue), paths_with(&|f| matches!(f, Fate::Wrong(_))));
-    eprintln!("{} leaves change results, {} are named: {named:#?}", changes.len(), named.len());
-    eprintln!("no other value is known for {undecided:#?}");
-    assert!(wrong.is_empty() && open.is_empty(), "{wrong:#?}; no world has {open:#?}");
-    assert!(changes.len() > 150 && named.len() > 5, "{} change results, {} are named", changes.len(), named.len());
+    let (changes, excluded) = (with(&|f| *f == Fate::Changes), with(&|f| *f == Fate::Excluded));
+    eprintln!("{} leaves change results, and these are excluded: {excluded:#?}", changes.len());
+    let wrong = with(&|f| matches!(f, Fate::Idle | Fate::Wrong(_)));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(changes.len() > 150, "{} change results", changes.len());
     let guessed = |path: &str| !NOT_GUESSED.iter().any(|end| path.contains(end));
-    let unknown: Vec<&String> = undecided.iter().filter(|path| guessed(path)).collect();
+    let unknown: Vec<_> = with(&|f| *f == Fate::NoOtherValue).into_iter().filter(|(leaf, _)| guessed(leaf)).collect();
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
