@@ -115,7 +115,7 @@ commands! {
         Models, models::ModelsArgs;
         /// List and describe GPU presets
         Hardware, hardware::HardwareArgs;
-        /// List and describe golden acceptance lengths: tokens a round that were published for models and their drafters
+        /// List and describe golden acceptance lengths: published tokens a round of models and their drafters
         Acceptance, acceptance::AcceptanceArgs;
         /// Describe a request trace, or write documents as prompts
         Traces, traces::TracesArgs;

@@ -272,8 +272,8 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// When the last step of `stretch`, which begins now, will end; now, if pass times are not the model's. Nothing runs.
-    /// `in_flight`: under async scheduling, when the tokens of the step in flight are ready.
+    /// When the last step of `stretch`, which begins now, will end; now, if pass times are not the model's. Nothing
+    /// runs. `in_flight`: under async scheduling, when the tokens of the step in flight are ready.
     pub(crate) fn end_of_stretch(&self, stretch: &Stretch, in_flight: Option<Time>) -> Time {
         let (World { target, decision_time, overhead, .. }, n) = (&self.world, u64::from(stretch.requests));
         let (mut now, mut device, mut context) = (self.now, self.device, stretch.context);

@@ -71,7 +71,8 @@ impl Ledger {
 
     /// Splits the time of the last pass, a target pass, into its parts (decodes, prompts, accepted and rejected draft
     /// tokens). `shape` says how many tokens the pass processed and how many KV tokens it read. `model` gives the pass
-    /// times without noise, `whole` the time of this one. `accepted` is the number of the pass's draft tokens that were right.
+    /// times without noise, `whole` the time of this one. `accepted` is the number of the pass's draft tokens that were
+    /// right.
     pub fn split(
         &mut self,
         model: &dyn LatencyModel,

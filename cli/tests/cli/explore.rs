@@ -242,8 +242,8 @@ fn the_page_of_a_calibration_agrees_with_recommend() {
 }
 
 /// A sweep of `run` and the page are asked about the same 20 servers: five rates of acceptance, two drafters, two
-/// numbers of clients. (`run` and `recommend` are asked about 20 experiments in `servers/src/calibrate/recommend/`.) The page's
-/// length is as good as the best one of the runs, plain decoding included.
+/// numbers of clients. (`run` and `recommend` are asked about 20 experiments in `servers/src/calibrate/recommend/`.)
+/// The page's length is as good as the best one of the runs, plain decoding included.
 #[test]
 fn the_page_and_a_sweep_name_the_same_lengths() {
     let (_place, page) = explorer(&[]);

@@ -91,13 +91,13 @@ fn answer(place: &Place, args: &[&str], sets: &[String], file: Option<&str>) -> 
 
 /// The mean E2E of each policy of a run.
 fn run(place: &Place, out: &str, sets: &[String]) -> Vec<f64> {
-    let args = ["run", "x.toml", "-o", out, "--no-figures", "--check-settings", "never", "--format", "json"];
+    let args = ["run", "x.toml", "-o", out, "--no-figures", "--format", "json"];
     let report = answer(place, &args, sets, None);
     let policies = report["variants"][0]["policies"].as_array().unwrap();
     policies.iter().map(|policy| policy["e2e_mean_s"]["mean"].as_f64().unwrap()).collect()
 }
 
-/// Where n requests fit, the numbers are those of an engine that runs at most n requests and has memory enough.
+/// Where n requests fit, the numbers equal the numbers of an engine that runs at most n requests and has memory enough.
 #[test]
 fn a_run_and_a_recommendation_hold_the_states_of_each_draft_length() {
     let place = place();

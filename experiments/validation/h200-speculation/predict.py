@@ -56,7 +56,7 @@ def predict(args, k, clients, accepted, folder):
     """Output tokens per second of a cell."""
     file, out = folder / f"{k}-{clients}.toml", folder / f"{k}-{clients}"
     file.write_text(experiment(args.kind, k, clients, accepted, folder))
-    command = [args.binary, "run", file, "-o", out, "--no-figures", "--check-settings", "never", "--format", "csv"]
+    command = [args.binary, "run", file, "-o", out, "--no-figures", "--format", "csv"]
     command += [part for change in args.set for part in ("--set", change)]
     subprocess.run(command, check=True, capture_output=True)
     requests = pd.read_parquet(out / "requests.parquet")

@@ -48,7 +48,7 @@ impl Order {
         let order = |asynchronous| Some(Order { asynchronous, computed, rounds, answers });
         match behind {
             0 if answers >= ANSWERS => order(false),
-            // Further steps are those of another client.
+            // Further steps belong to another client.
             n if n >= BEHIND && 10 * n >= answers as u64 && n <= 2 * answers as u64 => order(true),
             _ => None,
         }

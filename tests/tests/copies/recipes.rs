@@ -80,7 +80,10 @@ const RECIPES: [Recipe; 4] = [
             ("cli/src/commands/mod.rs", Before("pub mod recommend;", "pub mod recipe;\n")),
             (
                 "cli/src/cli.rs",
-                Before("        /// Write manual pages\n", "/// Say that the recipe works\nRecipe, recipe::RecipeArgs;\n"),
+                Before(
+                    "        /// Write manual pages\n",
+                    "/// Say that the recipe works\nRecipe, recipe::RecipeArgs;\n",
+                ),
             ),
         ],
     },

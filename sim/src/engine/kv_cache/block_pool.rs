@@ -161,8 +161,8 @@ impl BlockPool {
     }
 
     /// Gives back all blocks of a table, the last block first, so that the end of a sequence is evicted first. The
-    /// leading `full` blocks are queued as blocks with a hash, even if they were never registered, because vLLM computes
-    /// their hash.
+    /// leading `full` blocks are queued as blocks with a hash, even if they were never registered, because vLLM
+    /// computes their hash.
     pub fn release(&mut self, table: &mut BlockTable, full: u32) {
         if self.counts {
             self.free += std::mem::take(&mut table.counted);

@@ -231,9 +231,7 @@ fn libraries_have_no_changing_statics() {
     ];
     let changing = ["Atomic", "Mutex", "RwLock", "OnceLock", "OnceCell", "RefCell"];
     let mut found = BTreeSet::new();
-    for (member, src) in
-        members().into_iter().filter(|(m, _)| !["cli", "python", "tests"].contains(&m.as_str()))
-    {
+    for (member, src) in members().into_iter().filter(|(m, _)| !["cli", "python", "tests"].contains(&m.as_str())) {
         for (file, text) in texts(&src) {
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             for line in code.lines().map(str::trim_start).filter(|_| !file.contains("tests")) {
