@@ -21,7 +21,7 @@ fn a_folder_in_which_a_command_is_at_work_is_refused() {
 fn a_calibration_that_was_killed_is_made_again() {
     let place = crate::support::Place::new();
     let runs: Vec<String> =
-        [0, 3].map(|k| format!("{}/../recordings/fixtures/vllm-0.32-k{k}.obs", env!("CARGO_MANIFEST_DIR"))).into();
+        [0, 3].map(|k| format!("{}/../servers/fixtures/vllm-0.32-k{k}.obs", env!("CARGO_MANIFEST_DIR"))).into();
     let calibrate = |more: &[&str]| {
         let out = place.foretoken().arg("calibrate").args(&runs).args(["-o", "cal"]).args(more).output().unwrap();
         (out.status.code(), String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" "))
