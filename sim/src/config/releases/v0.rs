@@ -1,6 +1,6 @@
 //! vLLM's v0 engine as of 0.6.3 (`core/scheduler.py`), on which the papers ran.
 
-use super::Release;
+use super::release::Release;
 use crate::config::choices::{DraftAt, Runner};
 
 pub(super) const RELEASE: Release = Release {

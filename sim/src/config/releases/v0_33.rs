@@ -1,6 +1,6 @@
 //! vLLM 0.33.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`).
 
-use super::Release;
+use super::release::Release;
 use crate::config::choices::{DraftAt, Runner};
 
 pub(super) const RELEASE: Release = Release {
