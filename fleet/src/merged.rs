@@ -1,11 +1,8 @@
 //! The run of a fleet as one run: each request's record from the replica that served it, and sums over the replicas.
 
-use crate::pool::Pool;
+use crate::pool::{NOWHERE, Pool};
 use foretoken_sim::metrics::{Flow, HandOff, ReplicaSummary, Replicas, Scaled, Series, Stay};
 use foretoken_sim::{Outcome, RequestRecords, Run, Time, Workload};
-
-/// Stands for "no replica" where a replica's index is stored: the request was never sent.
-pub(crate) const NOWHERE: u16 = u16::MAX;
 
 /// Merges the runs of a fleet that grew and shrank into one run. `runs` has one entry for each replica; `None` for a
 /// replica that never served. `pool` has all replicas. `scaled` is the history of the scaling; its `end` is set here to

@@ -1,11 +1,13 @@
 //! Replicas behind one router, and what the router knows about them.
 
-use crate::merged::NOWHERE;
 use crate::report_board::{Board, Signals};
 use crate::router::{Asked, Ended, Needs, Router, Seen};
 use foretoken_sim::{Given, Outcome, Replica, RequestId, RequestRecords, Run, Time, Workload};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// Stands for "no replica" where a replica's index is stored: the request was never sent.
+pub(crate) const NOWHERE: u16 = u16::MAX;
 
 /// Stands for the index of a request that was not given to its replica.
 const NOT_GIVEN: RequestId = RequestId::MAX;

@@ -5,8 +5,8 @@
 
 use crate::fleet::{FleetRun, NEVER_HEARD};
 use crate::link::{Link, SharedBy, Wire};
-use crate::merged::{NOWHERE, merged};
-use crate::pool::{Pool, Replicas, asked};
+use crate::merged::merged;
+use crate::pool::{NOWHERE, Pool, Replicas, asked};
 use crate::prefix::{PrefixIndex, prefixes};
 use crate::report_board::Signals;
 use crate::router::{Asked, Needs, Router};

@@ -123,14 +123,6 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.executor.now()
     }
 
-    /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
-    pub fn next_step(&self) -> Time {
-        match self.has_work() && !self.stuck {
-            true => self.executor.now(),
-            false => self.arrivals.given_at().max(self.executor.now()),
-        }
-    }
-
     /// Takes the requests that ended since the last call, each with the time of its end.
     pub fn take_ended(&mut self) -> impl Iterator<Item = (RequestId, Time)> {
         self.arrivals.take_ended()

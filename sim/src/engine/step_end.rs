@@ -28,6 +28,14 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.has_requests() || !self.pipeline.queue.is_empty()
     }
 
+    /// When the next step begins, if no further request is given; `Time::MAX` if no step follows.
+    pub fn next_step(&self) -> Time {
+        match self.has_work() && !self.stuck {
+            true => self.executor.now(),
+            false => self.arrivals.given_at().max(self.executor.now()),
+        }
+    }
+
     /// vLLM's `has_requests`: there are unfinished requests, or finished requests that no scheduler call has reported
     /// yet.
     fn has_requests(&self) -> bool {
