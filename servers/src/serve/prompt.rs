@@ -40,7 +40,7 @@ impl Prompt {
             Prompt::Text(text) => by.text(&text, true),
             Prompt::Ids(ids) => by.ids(&ids),
             Prompt::Texts(texts) => match texts.as_slice() {
-                [text] => by.text(&text, true),
+                [text] => by.text(text, true),
                 _ => Err(several()),
             },
             Prompt::Lists(lists) => match lists.as_slice() {
