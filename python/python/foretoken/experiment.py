@@ -97,7 +97,7 @@ def capacity(
     Capacity
     """
     asked, _ = _experiment(experiment, overrides)
-    options = _options(output, mode, threads, figures, "auto")
+    options = _options(output, mode, threads, figures)
     with shown(progress, "searches") as tell:
         return Capacity(_said(_native.capacity(asked, options, tell)))
 
@@ -124,7 +124,7 @@ def fleet(
     Fleet
     """
     asked, _ = _experiment(experiment, overrides)
-    options = _options(output, mode, threads, figures, "auto")
+    options = _options(output, mode, threads, figures)
     with shown(progress, "fleets") as tell:
         return Fleet(_said(_native.fleet(asked, options, tell)))
 

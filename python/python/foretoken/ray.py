@@ -130,7 +130,7 @@ def fleet(
     asked, ours = _experiment(experiment, overrides)
     begun, searches, cells, complete = _native.begin_fleet(asked, None if output is None else Path(output))
     folder = Path(begun).resolve()
-    options = _options(folder, "resume", None, figures, "auto")
+    options = _options(folder, "resume", None, figures)
     if complete:
         return Fleet(_said(_native.merge_fleet(folder, options, None)))
     _connect(ray, address)
