@@ -145,8 +145,13 @@ fn tree(root: &Path) -> Tree {
         }
         _ => walk(root, Path::new("")),
     };
+    // `cli/experiments` is a link to the folder of experiments. The copy has its files instead.
+    let below = |path: PathBuf| match fs::read_dir(root.join(&path)) {
+        Ok(entries) => entries.map(|entry| path.join(entry.unwrap().file_name())).collect(),
+        Err(_) => vec![path],
+    };
     // A file that was removed without a commit is still in git's list, so it is left out here.
-    let there = paths.into_iter().filter(|path| root.join(path).is_file());
+    let there = paths.into_iter().flat_map(below).filter(|path| root.join(path).is_file());
     there.map(|path| (path.clone(), fs::read(root.join(path)).unwrap())).collect()
 }
 
