@@ -113,7 +113,7 @@ def test_progress_is_reported(experiment, monkeypatch):
 
     told = []
     asked, _ = module._experiment(experiment, {})
-    options = module._options(None, "resume", 1, False, "never")
+    options = module._options(None, "resume", 1, False)
     _native.run(asked, options, False, lambda done, of: told.append((done, of)))
     assert told[-1] == (4, 4) and told == sorted(told)
 
@@ -126,7 +126,7 @@ def test_an_exception_in_the_progress_function_ends_the_run(experiment):
 
     asked, _ = module._experiment({**experiment, "workload": {**experiment["workload"], "requests": 30000}}, {})
     with pytest.raises((LookupError, KeyboardInterrupt)):
-        _native.run(asked, module._options(None, "resume", 1, False, "never"), False, no)
+        _native.run(asked, module._options(None, "resume", 1, False), False, no)
 
 
 def test_a_run_continues_after_ctrl_c(tmp_path):
