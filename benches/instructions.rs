@@ -27,20 +27,20 @@ struct Count {
     instructions: u64,
 }
 
-/// A run without draft tokens, simulated step by step: 98 instructions for each request in each step (request-step).
-const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 249_400_000 };
+/// A run without draft tokens, simulated step by step: 95 instructions for each request in each step (request-step).
+const STEPPING: Count = Count { request_steps: 2_550_000, instructions: 243_100_000 };
 /// A run without draft tokens, in which the decode steps between two arrivals or completions are computed in one go: 25
 /// instructions for each request in each step (request-step).
 const SKIPPING: Count = Count { request_steps: 2_550_000, instructions: 63_200_000 };
-/// A run with four draft tokens in each round (a request's draft tokens of one step): 198 instructions for each request
+/// A run with four draft tokens in each round (a request's draft tokens of one step): 195 instructions for each request
 /// in each step (request-step).
-const FIXED_4: Count = Count { request_steps: 762_786, instructions: 151_300_000 };
-/// A run without draft tokens under all rules of vLLM 0.33 with async scheduling: 228 instructions for each request in
+const FIXED_4: Count = Count { request_steps: 762_786, instructions: 148_600_000 };
+/// A run without draft tokens under all rules of vLLM 0.33 with async scheduling: 182 instructions for each request in
 /// each step (request-step).
-const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 582_200_000 };
+const FULL_STEPPING: Count = Count { request_steps: 2_550_000, instructions: 464_700_000 };
 /// A run with four draft tokens in each round (a request's draft tokens of one step) under all rules of vLLM 0.33 with
-/// async scheduling: 793 instructions for each request in each step (request-step).
-const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 610_100_000 };
+/// async scheduling: 551 instructions for each request in each step (request-step).
+const FULL_FIXED_4: Count = Count { request_steps: 769_798, instructions: 424_200_000 };
 
 impl Count {
     /// The gungraun settings of a benchmark. With them the benchmark fails if it takes over 5 % more instructions than
