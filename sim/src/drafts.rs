@@ -342,10 +342,12 @@ impl Drafts {
         }
     }
 
-    /// Stores that every request has a chain of `len` tokens, and that all of them are verified.
-    pub(crate) fn note_even(&mut self, len: u32) {
-        debug_assert!(self.draft_len.iter().chain(&self.verify_len).all(|&own| own == len));
-        self.common = Some((len, len));
+    /// If every request has a chain of `len` tokens, and all of them are verified, stores this and returns true. A
+    /// policy may have changed lengths without a decision that takes time.
+    pub(crate) fn note_even(&mut self, len: u32) -> bool {
+        let even = self.draft_len.iter().chain(&self.verify_len).fold(true, |even, &own| even & (own == len));
+        self.common = even.then_some((len, len)).or(self.common);
+        even
     }
 
     /// The number of tokens that every request drafted, and the number that every request verifies (in trees: numbers

@@ -93,8 +93,7 @@ pub(super) fn select<E: Executor, D: Hooks<E> + ?Sized>(
     let decided = drafts.was_decided();
     if decided {
         executor.charge_decision(Moment::Select);
-    } else if let Some(len) = even {
-        drafts.note_even(len);
+    } else if even.is_some_and(|len| drafts.note_even(len)) {
         return false;
     }
     drafts.measure_trees(batch.limit);
