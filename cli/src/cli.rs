@@ -31,10 +31,10 @@ FORETOKEN_MEMORY_GIB: memory that this program may use, in GiB [default: three
 quarters of the machine's]. What would take more is refused before it begins";
 
 /// Makes the enum [`Command`] and the list of commands in the help ([`GROUPS`]). Each group has a heading, and a row
-/// for each command: its line in the help, its name, and its arguments. The command's file in [`commands`](crate::commands)
-/// has the struct of the arguments, the constant `EXAMPLES` and the function `run`. If a row says `needs` and a Cargo
-/// feature, `run` is in the command's file `work`, which is built only with this feature. If a row says `with` and a
-/// value, `run` also gets this value.
+/// for each command: its line in the help, its name, and its arguments. The command's file in
+/// [`commands`](crate::commands) has the struct of the arguments, the constant `EXAMPLES` and the function `run`. If a
+/// row says `needs` and a Cargo feature, `run` is in the command's file `work`, which is built only with this feature.
+/// If a row says `with` and a value, `run` also gets this value.
 macro_rules! commands {
     ($($heading:literal {
         $(#[doc = $says:literal] $name:ident, $file:ident::$args:ident $(, needs $feature:tt)? $(, with $value:expr)?;)+

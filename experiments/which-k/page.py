@@ -23,8 +23,8 @@ at 256.
 
 - Drafts are accepted as in the [golden curve](acceptance.md) of the pair: SPEED-Bench's coding prompts, thinking on.
   Each K has its own published mean. Other content accepts more or less.
-- Costs are rooflines with the measured floors of kernels ([how true they are](silicon.md)), vLLM 0.33's schedule, and no
-  host time. A host whose time of a step is the same with and without drafts makes gains at few clients larger.
+- Costs are rooflines with the measured floors of kernels ([how true they are](silicon.md)), vLLM 0.33's schedule, and
+  no host time. A host whose time of a step is the same with and without drafts makes gains at few clients larger.
 - Lengths spread by a log-normal law with sigma 0.3 around the given means. Clients are in closed loops and send 300
   requests, so with 256 clients most of a run is one batch.
 - MiniMax-M3, Kimi-K2.5, Kimi-K3 and DeepSeek-V4.1-Flash have curves too; their drafters have no preset, and so no cost.

@@ -257,5 +257,4 @@ fn changes_nothing(plan: &Plan, numbers: &[Numbers], at: usize) -> bool {
 }
 
 #[cfg(test)]
-#[path = "inert/every_leaf_tests.rs"]
 mod every_leaf_tests;

@@ -219,7 +219,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Is there a row above with this session?
+    /// Is there a row above of the same conversation?
     pub(super) fn knows(&self, session: &str) -> bool {
         self.sessions.contains_key(session)
     }
