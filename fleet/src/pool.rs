@@ -205,8 +205,8 @@ impl Pool {
             // A replica that left the fleet is unknown to the router, so the ends of its requests are not reported.
             let Ok(member) = self.members.binary_search(&replica) else { continue };
             self.seen[member].in_flight -= 1;
-            // A piece is a step that emitted tokens, of which there are `emitted` − `accepted`. The router is told as
-            // many pieces as tokens, as if no draft token had been accepted. To tell it the number moves the results of
+            // A piece is a step that emitted tokens, of which there are `emitted` − `accepted`. The router gets as many
+            // pieces as tokens, as if no draft token had been accepted. The right number would move the results of
             // `verify-work`.
             let emitted = self.records.emitted[i];
             self.router.ended(id, member, Ended { at, emitted, pieces: emitted.max(1) });
