@@ -12,6 +12,7 @@ use crate::spec::text;
 use crate::{arena, bound, golden, papers, questions};
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_profiler::hardware::LatencySpec;
+use foretoken_sim::Version;
 use foretoken_traces::{TraceError, TraceSpec};
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -337,6 +338,10 @@ impl Derived {
             num_gpu_blocks: target_known && absent("num_gpu_blocks"),
             state_blocks: target_known && absent("state_blocks"),
             request_blocks: target_known && absent("request_blocks"),
+            windows: target_known
+                && experiment.engine.version != Version::V0
+                && absent("sliding_window")
+                && absent("window_groups"),
             draft_kv: both_known && absent("draft_kv"),
         }
     }
@@ -386,6 +391,8 @@ fn resolve(
             ("draft_kv", derived.draft_kv),
             ("state_blocks", derived.state_blocks),
             ("request_blocks", derived.request_blocks),
+            ("sliding_window", derived.windows),
+            ("window_groups", derived.windows),
         ];
         keys.into_iter().filter(|(_, derived)| *derived).for_each(|(key, _)| _ = engine.remove(key));
     }

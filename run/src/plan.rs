@@ -103,8 +103,11 @@ pub struct Derived {
     pub num_gpu_blocks: bool,
     /// Was `engine.state_blocks`, the blocks of a recurrent state, derived from the hardware?
     pub state_blocks: bool,
-    /// Was `engine.request_blocks`, the blocks of windows and compressors, derived from the hardware?
+    /// Was `engine.request_blocks`, the blocks of compressed attention's windows and compressors, derived from the
+    /// hardware?
     pub request_blocks: bool,
+    /// Were `engine.sliding_window` and `engine.window_groups` derived from the hardware?
+    pub windows: bool,
     /// Was `engine.draft_kv`, the draft model's part of the KV memory, derived from the hardware?
     pub draft_kv: bool,
 }

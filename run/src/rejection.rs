@@ -30,7 +30,7 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
         _ => usable_blocks,
     };
     // The blocks of the pool that are not for tokens.
-    let beside = match config.blocks_of_a_request(0) {
+    let beside = match config.blocks_of_a_request(0) + config.window_groups {
         0 => "",
         _ => ", and recurrent states, windows and compressors take some of them",
     };

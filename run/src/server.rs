@@ -258,13 +258,16 @@ impl Variant {
             config.as_on_a_device();
         }
         let own_device = config.draft_device == DraftDevice::Own;
+        let slides = self.derived.windows || config.window_groups > 0;
+        let target_memory = hardware.target.memory().map(|m| if slides { m } else { m.without_windows() });
         if self.derived.draft_kv
             && !own_device
-            && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
+            && let (Some(target), Some(draft)) = (target_memory, hardware.draft.memory())
         {
-            config.draft_kv = DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
+            let ratio = draft.without_windows().kv_bytes_token / target.kv_bytes_token;
+            config.draft_kv = DraftKv::EqualSplit { ratio };
         }
-        if let Some(target) = hardware.target.memory() {
+        if let Some(target) = target_memory {
             // The states of a draft model are in the target's pool too.
             let draft = if drafting && !own_device { hardware.draft.memory() } else { None };
             let both = |bytes: fn(&Memory) -> f64| bytes(&target) + draft.as_ref().map_or(0.0, bytes);
@@ -274,9 +277,12 @@ impl Variant {
             if self.derived.request_blocks {
                 config.request_blocks = target.blocks_of(both(|m| m.request_bytes), config.block_size);
             }
+            if self.derived.windows {
+                (config.sliding_window, config.window_groups) = (target.sliding_window, target.window_groups);
+            }
         }
         if self.derived.num_gpu_blocks
-            && let Some(mut memory) = hardware.target.memory()
+            && let Some(mut memory) = target_memory
         {
             if drafting && !own_device {
                 memory.kv_bytes -= weight_bytes(&hardware.draft);

@@ -9,7 +9,10 @@ mod settings;
 use crate::host::HostLaw;
 use crate::latency::DraftDevice;
 pub use bad::BadConfig;
-use checks::{decision_times, draft_kv, optional, positive, share, time, tokens_from_1_to, tokens_up_to, whole_share};
+use checks::{
+    blocks_up_to, decision_times, draft_kv, optional, positive, share, time, tokens_from_1_to, tokens_up_to,
+    whole_share,
+};
 pub use choices::{
     BatchRange, BudgetCharge, DecisionSeconds, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, FirstDraftPass,
     Runner, SchedulingPolicy, Version,
@@ -82,11 +85,21 @@ settings! {
     /// request holds 1 + K states, where K is the longest draft (vLLM `MambaSpec`, `num_speculative_blocks`). Default:
     /// derived from the roofline of the target's model; 0 without one.
     #[serde(skip_serializing_if = "is_zero")]
-    state_blocks: u32 = 0, tokens_up_to(MOST_EXTRA_SLOTS);
-    /// Number of KV blocks that a running request takes whatever its tokens and drafts, 0 to 65536: windows that drop
-    /// older tokens, and compressors. Default: derived from the roofline of the target's model; 0 without one.
+    state_blocks: u32 = 0, blocks_up_to(MOST_EXTRA_SLOTS);
+    /// Number of KV blocks that a running request takes whatever its tokens and drafts, 0 to 65536: the windows of
+    /// compressed attention, and compressors. Default: derived from the roofline of the target's model; 0 without one.
     #[serde(skip_serializing_if = "is_zero")]
-    request_blocks: u32 = 0, tokens_up_to(MOST_EXTRA_SLOTS);
+    request_blocks: u32 = 0, blocks_up_to(MOST_EXTRA_SLOTS);
+    /// Number of newest tokens of a request whose KV stays in memory in the layers with a sliding window, up to 2³¹; 0
+    /// if all layers keep every token. It acts only in `vllm-0.32` and `vllm-0.33`. Default: derived from the roofline
+    /// of the target's model; 0 without one.
+    #[serde(skip_serializing_if = "is_zero")]
+    sliding_window: u32 = 0, tokens_up_to(MOST_MODEL_LEN);
+    /// Number of KV blocks that `block_size` tokens take in the layers with a sliding window, beside the one block for
+    /// all other layers, 0 to 1024: the number of vLLM's KV cache groups for these layers. Default: derived from the
+    /// roofline of the target's model; 0 without one.
+    #[serde(skip_serializing_if = "is_zero")]
+    window_groups: u32 = 0, blocks_up_to(MOST_WINDOW_GROUPS);
     /// Most tokens of prompt and output of a request together, 1 to 2³¹.
     max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
     /// Whether a request reuses the KV blocks of earlier requests with the same prefix.
@@ -237,6 +250,15 @@ impl EngineConfig {
         self.request_blocks + self.state_blocks * (1 + k)
     }
 
+    /// KV blocks that a decoding request of `tokens` tokens holds, if its drafts have up to `k` tokens: the blocks of
+    /// its tokens and of the layers with a sliding window, and [`blocks_of_a_request`](Self::blocks_of_a_request).
+    pub fn blocks_held(&self, tokens: u32, k: u32) -> u32 {
+        let blocks = tokens.div_ceil(self.block_size);
+        // A window that does not begin with a block reaches into one more.
+        let window = blocks.min(self.sliding_window.div_ceil(self.block_size) + 1);
+        blocks + self.window_groups * window + self.blocks_of_a_request(k)
+    }
+
     /// Number of KV blocks of the target's pool that requests can use: all but the null block (docs/model.md 4.1).
     /// `drafting` says whether there is a draft model.
     pub fn usable_blocks(&self, drafting: bool) -> u32 {
@@ -259,13 +281,21 @@ impl EngineConfig {
     /// # Errors
     /// A number is 0 that must be at least 1, a size or a draft length is over its limit, several MTP modules are given
     /// for another method, fewer than 2 KV blocks are given to an engine with a null block, or a share, a time or a
-    /// ratio is out of range. The error names the setting.
+    /// ratio is out of range, or one of the two settings of sliding windows is 0 and the other is not. The error names
+    /// the setting.
     pub fn check(&self) -> Result<(), BadConfig> {
         self.check_each()?;
         self.host.check().map_err(|(key, why)| BadConfig { key, why })?;
         if self.mtp_modules > 1 && self.method != DraftMethod::Mtp {
             let why = format!("{} modules, but engine.method is not \"mtp\"", self.mtp_modules);
             return Err(BadConfig { key: "mtp_modules", why });
+        }
+        if (self.sliding_window > 0) != (self.window_groups > 0) {
+            let (key, other) = match self.sliding_window {
+                0 => ("window_groups", "sliding_window"),
+                _ => ("sliding_window", "window_groups"),
+            };
+            return Err(BadConfig { key, why: format!("engine.{other} is missing, or 0: give both, or neither") });
         }
         if self.num_gpu_blocks < 2 && self.release().null_blocks > 0 {
             let why = "must be at least 2: one block is the null block".into();
@@ -286,6 +316,9 @@ const MOST_MODEL_LEN: u32 = 1 << 31;
 /// Upper limit of the settings `num_lookahead_tokens` and `max_num_new_slots_for_drafting`: KV slots and tokens that
 /// are reserved for each request's drafter.
 const MOST_EXTRA_SLOTS: u32 = 1 << 16;
+
+/// Most groups of layers with a sliding window. A model has fewer layers.
+const MOST_WINDOW_GROUPS: u32 = 1 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -121,6 +121,8 @@ fn summary(shape: &ModelShape, more: &[(&str, String)]) -> serde_json::Value {
         "kv_bytes_token": work.kv_bytes_token(1.0),
         "state_bytes": work.state_bytes,
         "request_bytes": work.request_bytes,
+        "window_bytes_token": work.windows(1.0).map(|w| w.bytes_token),
+        "sliding_window": work.windows(1.0).map(|w| w.tokens),
     });
     more.iter().for_each(|(key, value)| said[*key] = value.as_str().into());
     said
@@ -139,6 +141,9 @@ fn words(shape: &ModelShape, source: &str, warnings: &[String], has_mtp: bool) -
     }
     if work.request_bytes > 0.0 {
         text += &format!(", and {:.1} MB a request in windows and compressors", work.request_bytes * 1e-6);
+    }
+    if let Some(windows) = work.windows(1.0) {
+        text += &format!(", {:.0} of them only for the newest {} tokens", windows.bytes_token, windows.tokens);
     }
     let b = shape.bits;
     text += &format!(

@@ -292,18 +292,22 @@ impl Library<'_> {
         intervals
     }
 
-    /// (bytes of GPU memory left for KV beside the weights, bytes of KV per token). If the draft length is above 0, the
-    /// draft model's weights and KV are included. `None` if the memory is not known.
-    fn memory(&self) -> Option<(f64, f64)> {
+    /// (bytes of GPU memory left for KV beside the weights, bytes of KV per token, of these the bytes in layers with a
+    /// sliding window). If the draft length is above 0, the draft model's weights and KV are included. `None` if the
+    /// memory is not known.
+    fn memory(&self) -> Option<(f64, f64, f64)> {
         let memory = self.point.target.memory()?;
+        let all = memory.without_windows().kv_bytes_token;
+        let of_windows = all - memory.kv_bytes_token;
         let LatencySpec::Roofline(draft) = &self.point.draft else {
-            return Some((memory.kv_bytes, memory.kv_bytes_token));
+            return Some((memory.kv_bytes, all, of_windows));
         };
         if self.point.length == 0 {
-            return Some((memory.kv_bytes, memory.kv_bytes_token));
+            return Some((memory.kv_bytes, all, of_windows));
         }
         let weights = draft.shape().unwrap().work().weight_bytes;
-        Some((memory.kv_bytes - weights, memory.kv_bytes_token + draft.memory().unwrap().kv_bytes_token))
+        let of_draft = draft.memory().unwrap().without_windows().kv_bytes_token;
+        Some((memory.kv_bytes - weights, all + of_draft, of_windows))
     }
 }
 
@@ -349,9 +353,10 @@ pub fn compare(page: &Value, point: &Point) -> f64 {
     }
     match library.memory() {
         None => assert!(page["kv"].is_null()),
-        Some((bytes, of_token)) => {
+        Some((bytes, of_token, of_windows)) => {
             close("kv_bytes", &page["kv"]["kv_bytes"], bytes, point);
             close("kv_bytes_token", &page["kv"]["kv_bytes_token"], of_token, point);
+            close("window_bytes_token", &page["kv"]["window_bytes_token"], of_windows, point);
         }
     }
     // For a roofline without host time, the page shows a range of speedups. One end is the speedup without host time,

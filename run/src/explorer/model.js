@@ -248,24 +248,34 @@ const Model = (() => {
     throw new Error(`no latency model is called ${Object.keys(spec)}`);
   };
 
-  // Memory of the target's GPUs, with or without a drafter on them: bytes left beside the weights, and bytes of a token
-  // of context. Null where the latency model does not know its memory.
+  // Memory of the target's GPUs, with or without a drafter on them: bytes left beside the weights, bytes of a token of
+  // context, and of these the bytes that are kept only for the newest `window` tokens. Null where the latency model
+  // does not know its memory.
   const memory = (hardware, presets, drafts) => {
     const [target, draft] = [hardware.target.roofline, hardware.draft.roofline];
     if (!target) return null;
     const gpu = presets.gpus[target.gpu];
     const work = (r) => presets.models[r.model];
-    const ofToken = (r) => sum(work(r).attention, (a) => a.kept_bytes * Math.max(r.tensor_parallel / a.split, 1));
+    const ofToken = (r, layers) => sum(layers, (a) => a.kept_bytes * Math.max(r.tensor_parallel / a.split, 1));
+    const layers = work(target).attention.filter((a) => a.kept_bytes > 0);
+    const slide = layers.filter((a) => a.window !== null && !a.by_token);
+    // If all layers have a window, an engine keeps every token in the memory of this model.
+    const dropping = slide.length < layers.length ? slide : [];
     const room = target.tensor_parallel * (gpu.memory_bytes * target.memory_utilization - target.activation_bytes);
     const beside = drafts && draft;
     return {
       kv_bytes: room - work(target).weight_bytes - (beside ? work(draft).weight_bytes : 0),
-      kv_bytes_token: ofToken(target) + (beside ? ofToken(draft) : 0),
+      kv_bytes_token: ofToken(target, layers) + (beside ? ofToken(draft, work(draft).attention) : 0),
+      window_bytes_token: ofToken(target, dropping),
+      window: Math.max(0, ...dropping.map((a) => a.window)),
     };
   };
 
+  // Bytes of KV of a request of `context` tokens.
+  const kvOf = (kv, context) => kv.kv_bytes_token * context - kv.window_bytes_token * Math.max(context - kv.window, 0);
+
   // The most requests of `context` tokens that the memory holds; Infinity where the memory is not known.
-  const room = (kv, context) => (kv === null ? Infinity : Math.max(Math.floor(kv.kv_bytes / (kv.kv_bytes_token * context)), 0));
+  const room = (kv, context) => (kv === null ? Infinity : Math.max(Math.floor(kv.kv_bytes / kvOf(kv, context)), 0));
 
   // E(k) = 1 + r1 + r1 r2 + …: tokens of a round of k drafts, the target's own one included. Rates are by place in the
   // round; the last one holds for all deeper places.
@@ -435,5 +445,5 @@ const Model = (() => {
     };
   };
 
-  return { at, server, bestOf, memory, room, lacksPeak, tokensOf, sharesOf, expectedTokens, seconds };
+  return { at, server, bestOf, memory, kvOf, room, lacksPeak, tokensOf, sharesOf, expectedTokens, seconds };
 })();

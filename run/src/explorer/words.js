@@ -82,7 +82,7 @@ const Words = (() => {
     if (room >= point.batch) return "";
     const drafter = point.length > 0;
     if (p.kv.kv_bytes <= 0) return `The weights${drafter ? " of target and draft" : ""} do not fit on ${gpus}. Times are shown all the same.`;
-    const wanted = p.kv.kv_bytes_token * point.batch * point.context;
+    const wanted = point.batch * Model.kvOf(p.kv, point.context);
     return `This batch does not fit: its KV${drafter ? ", the draft's with it," : ""} takes ${format.gb(wanted)}, and ${format.gb(p.kv.kv_bytes)} are left beside the weights${drafter ? " of target and draft" : ""}. ${room === 0 ? "No request of this context fits" : `${capital(several(room, "request fits", "requests fit"))}`}; a server would queue or preempt.`;
   };
 

@@ -281,7 +281,7 @@ fn ranges(rows: &[(u32, u32)]) -> Vec<BatchRange> {
 fn limit(sample: &Setting, clients: u32) -> Option<String> {
     let config = sample.engine(true);
     let shortest = sample.workload.prompt_len.iter().copied().min().unwrap_or(1);
-    let of_each = shortest.div_ceil(config.block_size) + config.blocks_of_a_request(config.max_draft_len);
+    let of_each = config.blocks_held(shortest, config.max_draft_len);
     let held = config.num_gpu_blocks / of_each.max(1);
     if clients > config.max_num_seqs {
         Some(format!("engine.max_num_seqs = {}", config.max_num_seqs))

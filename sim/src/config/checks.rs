@@ -20,6 +20,11 @@ pub(super) fn tokens_up_to(most: u32) -> impl Fn(&'static str, &u32) -> Checked 
     move |key, value| refuse_if(*value > most, key, || format!("{value} is over the limit of {most} tokens"))
 }
 
+/// Checks that a number of KV blocks is at most `most`.
+pub(super) fn blocks_up_to(most: u32) -> impl Fn(&'static str, &u32) -> Checked {
+    move |key, value| refuse_if(*value > most, key, || format!("{value} is over the limit of {most} blocks"))
+}
+
 /// Checks that a number of tokens is from 1 to `most`.
 pub(super) fn tokens_from_1_to(most: u32) -> impl Fn(&'static str, &u32) -> Checked {
     move |key, value| positive(key, value).and_then(|()| tokens_up_to(most)(key, value))

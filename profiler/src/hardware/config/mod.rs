@@ -27,7 +27,7 @@ mod tests;
 pub use bad::BadConfig;
 pub use harmless::{HARMLESS_KEYS, HarmlessKeys};
 
-use crate::hardware::models::{LayerGroup, ModelShape};
+use crate::hardware::models::{AttentionWork, LayerGroup, ModelShape};
 use fields::Fields;
 use quantization::Part;
 use serde_json::Value;
@@ -118,8 +118,9 @@ pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     warnings.extend(fields.unread(&whole).into_iter().map(|key| format!("`{key}` is not modelled")));
     warnings.extend(defaults::words(&fields));
     warnings.extend(family.warning.map(str::to_owned));
-    if shape.work().attention.iter().any(|a| a.window.is_some() && !a.by_token && a.kept_bytes > 0.0) {
-        warnings.push("memory for KV is counted as if window layers kept every token".to_owned());
+    let work = shape.work();
+    if work.attention.iter().any(AttentionWork::slides) && work.windows(1.0).is_none() {
+        warnings.push("all layers have a window; memory for KV is counted as if they kept every token".to_owned());
     }
     Ok(ReadConfig { shape, mtp, warnings })
 }

@@ -91,8 +91,8 @@ pub struct AttentionWork {
     /// Bytes of KV that a pass reads for each token of context, summed over the layers of this [`AttentionWork`].
     pub bytes: f64,
     /// Bytes of KV that a token of context takes in memory, summed over the layers of this [`AttentionWork`]. 0 for the
-    /// window of compressed attention, which drops older tokens. Other windows count as if they kept the KV of every
-    /// token.
+    /// window of compressed attention, whose memory is in [`Work::request_bytes`]. The layers with another window take
+    /// these bytes only for the tokens of the window (see [`Work::windows`]).
     pub kept_bytes: f64,
     /// FLOP of a query-key pair, summed over the layers of this [`AttentionWork`].
     pub pair_flops: f64,
@@ -297,10 +297,40 @@ impl ModelShape {
     }
 }
 
-impl Work {
+/// The layers with a sliding window of a model that also has layers without one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Windows {
+    /// Number of newest tokens whose KV the layers keep; the largest of all windows.
+    pub tokens: f64,
+    /// Bytes of KV of one token in these layers, on all GPUs together.
+    pub bytes_token: f64,
+}
+
+impl AttentionWork {
     /// Bytes that the KV of one token takes on all `gpus` GPUs of a tensor-parallel group together. If there are more
     /// GPUs than key-value heads, some GPUs hold copies, which count too.
+    fn kept_on(&self, gpus: f64) -> f64 {
+        self.kept_bytes * (gpus / self.split).max(1.0)
+    }
+
+    /// Whether the layers drop the KV of tokens before a window. A selection by token may need any of them.
+    pub(in crate::hardware) fn slides(&self) -> bool {
+        self.window.is_some() && !self.by_token && self.kept_bytes > 0.0
+    }
+}
+
+impl Work {
+    /// Bytes of KV that one token writes in all layers, on all `gpus` GPUs of a tensor-parallel group together.
     pub fn kv_bytes_token(&self, gpus: f64) -> f64 {
-        self.attention.iter().map(|a| a.kept_bytes * (gpus / a.split).max(1.0)).sum()
+        self.attention.iter().map(|a| a.kept_on(gpus)).sum()
+    }
+
+    /// The layers that drop the KV of tokens before a window. `None` if there are none. Also `None` if all layers have
+    /// a window: a serving engine then has one group of layers, and its KV is counted as if it kept every token.
+    pub fn windows(&self, gpus: f64) -> Option<Windows> {
+        let sliding = || self.attention.iter().filter(|a| a.slides());
+        let tokens = sliding().filter_map(|a| a.window).max_by(f64::total_cmp)?;
+        let bytes_token = sliding().map(|a| a.kept_on(gpus)).sum();
+        (self.kv_bytes_token(gpus) > bytes_token).then_some(Windows { tokens, bytes_token })
     }
 }

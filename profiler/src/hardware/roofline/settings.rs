@@ -243,13 +243,6 @@ impl RooflineSpec {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
         let room = n * (gpu.memory_bytes * self.memory_utilization - self.activation_bytes);
-        Ok(Memory {
-            kv_bytes_token: work.kv_bytes_token(n),
-            kv_bytes: room - work.weight_bytes,
-            // Tensor parallelism splits recurrent states over the GPUs. Each GPU holds all of a window, whose layers
-            // have one KV head.
-            state_bytes: work.state_bytes,
-            request_bytes: n * work.request_bytes,
-        })
+        Ok(Memory::new(&work, room - work.weight_bytes, n))
     }
 }

@@ -33,6 +33,13 @@ pub struct BlockTable {
     chain: u64,
 }
 
+impl BlockTable {
+    /// Number of blocks that the request holds.
+    pub fn len(&self) -> u32 {
+        self.counted + self.blocks.len() as u32
+    }
+}
+
 /// A pool of KV blocks of equal size. Its free queue has two parts. In front are blocks without a content hash; the
 /// blocks of the most recently released table come first. Behind them are blocks with a content hash, in the order in
 /// which they were freed. A free block with a hash can be a hit of the prefix cache until the pool hands the block out.
@@ -185,6 +192,21 @@ impl BlockPool {
             }
         }
         (table.registered, table.hashed, table.chain) = (0, 0, 0);
+    }
+
+    /// Gives back the last `count` blocks of a table without content, whose blocks are never cached.
+    pub fn shrink(&mut self, table: &mut BlockTable, count: u32) {
+        if self.counts {
+            (self.free, table.counted) = (self.free + count, table.counted - count);
+            return;
+        }
+        let mut after = NONE;
+        for _ in 0..count {
+            let block = table.blocks.pop().expect("a table gives back blocks that it holds");
+            self.refs[block as usize] = 0;
+            self.insert_after(after, block);
+            after = block;
+        }
     }
 
     /// Looks up the leading blocks of `content` in the cache. Returns the number of hits, at most `limit`, and without

@@ -12,8 +12,8 @@ pub struct BlockTables {
     target: Vec<BlockTable>,
     /// The draft model's tables, if the draft model has its own pool. Otherwise the target's tables serve both models.
     draft: Vec<BlockTable>,
-    /// The blocks of each request that hold no tokens: recurrent states, windows and compressors.
-    fixed: Vec<BlockTable>,
+    /// The other blocks of each request: recurrent states, compressors, and the layers with a sliding window.
+    beside: Vec<BlockTable>,
     /// For each request of the workload: the index of its tables in `target` and `draft`.
     slot_of: Vec<u32>,
     free: Vec<u32>,
@@ -35,7 +35,7 @@ impl BlockTables {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.target.push(BlockTable::default());
             self.draft.push(BlockTable::default());
-            self.fixed.push(BlockTable::default());
+            self.beside.push(BlockTable::default());
             self.target.len() as u32 - 1
         });
         self.slot_of[id as usize] = slot;
@@ -49,7 +49,7 @@ impl BlockTables {
 
     /// All tables that may hold blocks of the target's pool.
     pub fn of_target(&mut self) -> impl Iterator<Item = &mut BlockTable> {
-        self.target.iter_mut().chain(&mut self.fixed)
+        self.target.iter_mut().chain(&mut self.beside)
     }
 
     /// The block table of the draft model's own pool at index `slot`.
@@ -57,9 +57,9 @@ impl BlockTables {
         &mut self.draft[slot as usize]
     }
 
-    /// The blocks at index `slot` that hold no tokens.
-    pub fn fixed(&mut self, slot: u32) -> &mut BlockTable {
-        &mut self.fixed[slot as usize]
+    /// The other blocks at index `slot`: recurrent states, compressors, and the layers with a sliding window.
+    pub fn beside(&mut self, slot: u32) -> &mut BlockTable {
+        &mut self.beside[slot as usize]
     }
 
     /// Takes back the tables of a request. The tables must be empty.

@@ -4,6 +4,7 @@
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
+use super::windows::Windows;
 use crate::config::{DraftKv, EngineConfig};
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler::Rules;
@@ -14,14 +15,16 @@ pub struct KvCacheManager {
     pool: BlockPool,
     /// The draft model's own pool, if it has one.
     draft_pool: Option<BlockPool>,
-    /// Whether the target's pool is the only pool, and only counts its blocks, without ids. A request without shared
-    /// prefixes needs ids only once it may come back.
+    /// Whether the target's pool is the only pool, only counts its blocks, without ids, and holds no layers with a
+    /// sliding window. A request without shared prefixes needs ids only once it may come back.
     counts_alone: bool,
     tables: BlockTables,
     block_size: u32,
     /// Number of blocks that a running request takes in addition to the blocks of its tokens: recurrent states, windows
-    /// and compressors.
+    /// of compressed attention, and compressors.
     fixed: u32,
+    /// The layers with a sliding window, which drop older tokens.
+    windows: Windows,
     caching: bool,
     reserve_full: bool,
     watermark: u32,
@@ -64,9 +67,11 @@ impl KvCacheManager {
             DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
         };
+        let windows = Windows::new(config, rules);
         KvCacheManager {
             pool: pool(config.usable_blocks(drafting)),
-            counts_alone: counts && draft_pool.is_none(),
+            counts_alone: counts && draft_pool.is_none() && windows.groups() == 0,
+            windows,
             draft_pool,
             tables: BlockTables::new(workload.len()),
             block_size: config.block_size,
@@ -132,7 +137,12 @@ impl KvCacheManager {
     /// must stay free at an admission) must fit into the pool, too.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
-        (need + self.fixed <= self.pool.total(), need <= self.draft_total())
+        (need + self.windows.most(need) + self.fixed <= self.pool.total(), need <= self.draft_total())
+    }
+
+    /// Whether layers with a sliding window give blocks back while their request runs.
+    pub fn slides(&self) -> bool {
+        self.windows.groups() > 0
     }
 
     /// v0's `can_allocate`: whether a request of `tokens` tokens fits into the free blocks now, while the watermark
@@ -148,7 +158,8 @@ impl KvCacheManager {
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
     }
 
-    /// Number of blocks that request `r` needs in addition to its present blocks, to hold `tokens` tokens.
+    /// Number of blocks that request `r` needs in addition to its present blocks, to hold `tokens` tokens in the layers
+    /// that keep every token.
     #[inline]
     pub fn lacking(&self, r: &RunningRequest, tokens: u32) -> u32 {
         if tokens <= r.num_slots { 0 } else { (tokens - r.num_slots).div_ceil(self.block_size) }
@@ -181,6 +192,9 @@ impl KvCacheManager {
 
     #[inline(never)]
     fn grow_by_any(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
+        if self.slides() {
+            return self.slide_and_grow(r, tokens);
+        }
         let need = (tokens - r.num_slots).div_ceil(self.block_size);
         if need > self.num_free_blocks() {
             return false;
@@ -188,6 +202,25 @@ impl KvCacheManager {
         self.pool.grow(self.tables.target(r.table), need);
         self.grow_draft(r, need);
         r.num_slots += need * self.block_size;
+        true
+    }
+
+    /// With layers that have a sliding window: gives back the blocks that no later token of the request attends to,
+    /// also if the call fails, and takes blocks for `tokens` tokens. Tokens that a step in flight computes still attend
+    /// to older ones (vLLM's `remove_skipped_blocks`).
+    fn slide_and_grow(&mut self, r: &RunningRequest, tokens: u32) -> bool {
+        let (present, computed) = (self.tables.target(r.table).len(), r.num_computed_tokens - r.num_in_flight_tokens);
+        let beside = self.tables.beside(r.table);
+        let passed = beside.len() - self.fixed - self.windows.held(present, computed);
+        self.pool.shrink(beside, passed);
+        let need = self.blocks_for(tokens).saturating_sub(present);
+        let of_windows = need * self.windows.groups();
+        if need + of_windows > self.pool.free() || need > self.draft_free() {
+            return false;
+        }
+        self.pool.grow(self.tables.target(r.table), need);
+        self.pool.grow(self.tables.beside(r.table), of_windows);
+        self.grow_draft(r, need);
         true
     }
 
@@ -240,7 +273,10 @@ impl KvCacheManager {
     ) -> bool {
         let need = self.blocks_for(tokens) - found.blocks;
         let whole = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { 0 };
-        let claim = need.max(whole) + self.fixed;
+        // For the layers with a sliding window the last blocks of a hit are taken anew, as if they were not cached.
+        let of_windows = self.windows.held(self.blocks_for(tokens), found.num_tokens);
+        let of_all = if self.reserve_full { self.windows.most(self.blocks_for(r.num_tokens)) } else { 0 };
+        let claim = (need + of_windows).max(whole + of_all) + self.fixed;
         let margin = if busy || self.watermark_always { self.watermark } else { 0 };
         if claim.saturating_add(margin) > found.available {
             return false;
@@ -250,11 +286,13 @@ impl KvCacheManager {
         let table = self.tables.target(r.table);
         self.pool.take_hits(table, &content, found.blocks);
         self.pool.grow(table, need);
-        if self.fixed > 0 {
-            self.pool.grow(self.tables.fixed(r.table), self.fixed);
+        let beside = self.fixed + of_windows;
+        if beside > 0 {
+            self.pool.grow(self.tables.beside(r.table), beside);
         }
         self.grow_draft(r, found.blocks + need);
-        r.num_slots = (found.blocks + need) * self.block_size;
+        // With windows every call of `allocate_slots` must give blocks back, so the request never counts as roomy.
+        r.num_slots = if self.slides() { 0 } else { (found.blocks + need) * self.block_size };
         true
     }
 
@@ -263,7 +301,12 @@ impl KvCacheManager {
     /// the watermark is kept, as in [`allocate_new`](Self::allocate_new).
     pub fn allocate_more(&mut self, r: &mut RunningRequest, tokens: u32, busy: bool) -> bool {
         let margin = if busy || self.watermark_always { self.watermark } else { 0 };
-        let need = self.lacking(r, tokens);
+        let need = match self.slides() {
+            true => {
+                self.blocks_for(tokens).saturating_sub(self.tables.target(r.table).len()) * (1 + self.windows.groups())
+            }
+            false => self.lacking(r, tokens),
+        };
         need.saturating_add(margin) <= self.num_free_blocks() && self.allocate_slots(r, tokens)
     }
 
@@ -310,8 +353,8 @@ impl KvCacheManager {
 
     fn give_back(&mut self, r: &mut RunningRequest, full: u32) {
         self.pool.release(self.tables.target(r.table), full);
-        if self.fixed > 0 {
-            self.pool.release(self.tables.fixed(r.table), 0);
+        if self.fixed > 0 || self.slides() {
+            self.pool.release(self.tables.beside(r.table), 0);
         }
         if let Some(pool) = &mut self.draft_pool {
             pool.release(self.tables.draft(r.table), full);

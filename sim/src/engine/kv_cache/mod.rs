@@ -3,6 +3,7 @@
 mod block_pool;
 mod block_tables;
 mod manager;
+mod windows;
 
 pub use block_pool::BlockId;
 pub use block_tables::TablesOf;

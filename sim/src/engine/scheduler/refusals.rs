@@ -151,6 +151,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
         ("max_num_new_slots_for_drafting", c.max_num_new_slots_for_drafting.is_some()),
         ("pad_admissions", c.pad_admissions == Some(true)),
         ("prefill_schedule_interval", c.prefill_schedule_interval > 1),
+        ("sliding_window", c.sliding_window > 0),
         ("runner", c.runner.is_some()),
         ("async_scheduling", c.async_scheduling == Some(true)),
         ("draft_at", c.draft_at == Some(DraftAt::StepEnd)),
@@ -166,7 +167,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
 /// If there is a drafter, checks that the target's pool can hold one decode request with its draft tokens and lookahead
 /// slots.
 pub(super) fn check_room(c: &EngineConfig, drafter: bool, k: u32, lookahead: u32) -> Result<(), BadConfig> {
-    let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
+    let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size) * (1 + c.window_groups);
     let blocks = c.usable_blocks(drafter);
     let fixed = c.blocks_of_a_request(k);
     if fixed > 0 && blocks < needed + fixed {

@@ -19,7 +19,8 @@ impl Scheduler<'_> {
     /// The stretch (steps that are computed in one go) that begins with the next step. `in_flight`: number of steps in
     /// flight, each with all running requests. `None` if no request runs, if a step in flight ends one, or if the next
     /// step needs a decision: there is a drafter, a request waits or is in prefill, prefixes are shared, or the token
-    /// budget or the free blocks do not suffice.
+    /// budget or the free blocks do not suffice. Also `None` if layers have a sliding window: between two steps such a
+    /// request gives blocks back.
     pub fn stretch(&self, in_flight: u32) -> Option<Stretch> {
         // With shared prefixes it would matter which request takes which block. Without them only a preempted request
         // can hit the prefix cache. How many of its blocks are still cached then depends only on the number of blocks
@@ -27,7 +28,7 @@ impl Scheduler<'_> {
         let kv = &self.kv_cache_manager;
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
         let waits = !self.waiting.is_empty() || self.handed.num_held() > 0;
-        let plain = !self.rules.drafter && !waits && !self.running.is_empty();
+        let plain = !self.rules.drafter && !waits && !self.running.is_empty() && !kv.slides();
         if !plain || kv.shares_prefixes(self.asked.workload()) || !fits {
             return None;
         }

@@ -83,3 +83,50 @@ fn a_pool_without_room_for_one_request_is_refused() {
     let said = speculation.check(&f.config, f.drafting).unwrap_err().to_string();
     assert!(said.contains("15 recurrent states, windows and compressors take 4500"), "{said}");
 }
+
+/// 32 requests of `prompt` and 200 tokens, at once, for a model of which every second layer has a window of 128 tokens.
+fn sliding(prompt: u32, num_gpu_blocks: u32) -> Fixture {
+    let mut f = Fixture::new(vec![Request::new(Time::ZERO, prompt, 200); 32].into_iter().collect());
+    f.config = EngineConfig { sliding_window: 128, window_groups: 1, num_gpu_blocks, ..EngineConfig::default() };
+    f.config.max_draft_len = 4;
+    f
+}
+
+#[test]
+fn layers_with_a_window_keep_its_tokens_alone() {
+    // By hand: at its end a request of 2,000 + 200 tokens has 138 blocks in the layers that keep all, and up to 9 in
+    // those with a window, which reaches into one block more than its 8. One request's prompt, which is computed in one
+    // step, needs 126 in both groups until the next step.
+    let held = |f: &Fixture| most(&f.plain());
+    assert_eq!(held(&sliding(2000, 1 + 32 * 147 + 126)), 32);
+    let tight = sliding(2000, 1 + 10 * 147);
+    assert!((9..=10).contains(&held(&tight)), "{}", held(&tight));
+    let keeps = EngineConfig { sliding_window: 1 << 20, ..tight.config.clone() };
+    assert_eq!(held(&Fixture { config: keeps, ..tight }), 5);
+    // Prompts that are shorter than the window take as much in both groups: 4 blocks each, of 160.
+    assert_eq!(held(&sliding(60, 161)), 20);
+}
+
+#[test]
+fn blocks_of_windows_come_back() {
+    for prefix_caching in [true, false] {
+        for async_scheduling in [Some(true), Some(false)] {
+            let mut f = sliding(300, 700);
+            f.config = EngineConfig { prefix_caching, async_scheduling, ..f.config };
+            assert_eq!(f.memory_after(true), (0, 0));
+            assert_eq!(f.memory_after(false), (0, 0));
+            let counted = f.with(|s| s.run(Speculation::Policy(Box::new(super::fixture::Erratic::new(5, false)))));
+            assert_eq!(counted.steps, f.erratic_addressed(5).steps);
+        }
+    }
+}
+
+#[test]
+fn a_window_without_its_groups_is_refused() {
+    let config = EngineConfig { sliding_window: 128, ..EngineConfig::default() };
+    let said = config.check().unwrap_err().to_string();
+    assert_eq!(said, "engine.sliding_window: engine.window_groups is missing, or 0: give both, or neither");
+    let v0 = EngineConfig { window_groups: 1, version: Version::V0, ..config };
+    let said = Speculation::Off.check(&v0, sliding(1, 2).drafting).unwrap_err().to_string();
+    assert!(said.starts_with("engine.sliding_window"), "{said}");
+}
