@@ -211,7 +211,7 @@ fn in_words(c: &Calibration) -> String {
         let ms = |s: f64| format!("{:.2} ms", 1e3 * s);
         let points: Vec<String> = fit.batched.iter().map(|(b, s)| format!("{b}: {}", ms(*s))).collect();
         line(format!("target pass by tokens   {}", points.join(", ")));
-        let terms: Vec<String> = fit.batch.iter().map(|(term, seconds)| term.in_words(*seconds)).collect();
+        let terms: Vec<String> = fit.terms.iter().map(|(term, seconds)| term.in_words(*seconds)).collect();
         if !terms.is_empty() {
             line(format!("  and by requests       {}", terms.join(", ")));
         }

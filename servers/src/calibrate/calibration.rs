@@ -2,7 +2,6 @@
 //! SGLang.
 
 use crate::calibrate::acceptance::Acceptance;
-use crate::calibrate::batch_terms;
 use crate::calibrate::costs::{StepRow, rows};
 use crate::calibrate::fit::{CostFit, Costs, tells_apart};
 use crate::calibrate::foreign::Foreign;
@@ -11,6 +10,7 @@ use crate::calibrate::held_out::{Error, HeldOut};
 use crate::calibrate::one_server;
 use crate::calibrate::scheduling::Schedules;
 use crate::calibrate::source::Source;
+use crate::calibrate::terms;
 use crate::calibrate::verdict::{TRUSTED, Verdict, share, within};
 use crate::recordings::bounds::max_model_len;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
@@ -81,8 +81,8 @@ impl Calibration {
         let free = (!rows.is_empty()).then(|| CostFit::to(&rows));
         let separated = free.as_ref().is_some_and(|fit| tells_apart(&rows, fit.noise));
         let costs = if separated { Costs::Apart } else { Costs::Together };
-        let batch = if rows.is_empty() { Vec::new() } else { batch_terms::chosen(&rows, costs) };
-        let fit_to = |rows: &[StepRow]| CostFit::of(rows, costs, &batch);
+        let terms = if rows.is_empty() { Vec::new() } else { terms::chosen(&rows, costs) };
+        let fit_to = |rows: &[StepRow]| CostFit::of(rows, costs, &terms);
         let cost = free.map(|_| fit_to(&rows));
         let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows, &fit_to)).unwrap_or_default();
         let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s + fit.host_request_s));

@@ -6,15 +6,15 @@
 //! T(b, c) + D(b + n) + (K − 1) · D(n): the first draft pass runs over all tokens of the step and one more per request,
 //! each later pass over one token per request. The target's cost T is piecewise linear in b, never falls, and has a
 //! constant cost per token of context. The draft model's cost D is linear: α per token of context, γ per token, δ per
-//! pass. Where other steps are predicted better with it, T also has a term of the number of requests
-//! (`batch_terms.rs`).
+//! pass. Where other steps are predicted better with it, T also has a term of the number of requests, or of tiles of
+//! tokens (`terms.rs`).
 //!
 //! Two rules keep the fit from guessing. Below the smallest observed step T is constant. If the steps cannot separate T
 //! from D, for example because all of them drafted 3 tokens, T gets the whole time of the steps and D none
 //! ([`CostFit::together`]). Such a fit predicts the observed draft lengths only.
 
-use crate::calibrate::batch_term::{BatchTerm, curve};
 use crate::calibrate::costs::{Part, StepRow};
+use crate::calibrate::term::{Term, curve, stairs};
 use foretoken_profiler::hardware::{LatencySpec, MeasuredSpec};
 use foretoken_profiler::nnls::nnls;
 use foretoken_sim::Coefficients;
@@ -51,13 +51,13 @@ const SIZES: u64 = 4096;
 /// The fitted costs of target passes, of draft passes and of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostFit {
-    /// Fitted time of a target pass without context, as (number of tokens, seconds). Times are linear between these
+    /// Fitted time of a target pass without context and without `terms`, as (number of tokens, seconds). Times are linear between these
     /// points.
     pub batched: Vec<(u64, f64)>,
     /// Fitted seconds of a target pass per token of context that it reads.
     pub alpha_s: f64,
-    /// Fitted terms of the number of requests in a target pass, each with its seconds.
-    pub batch: Vec<(BatchTerm, f64)>,
+    /// Fitted terms of the number of requests or of tiles of tokens in a target pass, each with its seconds.
+    pub terms: Vec<(Term, f64)>,
     /// The fitted linear cost of a draft pass; 0 if the fit does not separate draft passes from target passes.
     pub draft: Coefficients,
     /// Host time (scheduler, Python, launches) between the steps, seconds: the part that does not depend on requests.
@@ -94,11 +94,11 @@ impl CostFit {
         CostFit::of(rows, Costs::Together, &[])
     }
 
-    /// Fits the costs of passes to timed steps, with these terms of the number of requests.
-    pub(crate) fn of(rows: &[StepRow], costs: Costs, batch: &[BatchTerm]) -> CostFit {
+    /// Fits the costs of passes to timed steps, with these terms.
+    pub(crate) fn of(rows: &[StepRow], costs: Costs, terms: &[Term]) -> CostFit {
         let bends = bends(rows);
         let shortest = rows.iter().filter(|r| r.part != Part::Draft).map(|r| r.elapsed_s).reduce(f64::min);
-        let fitting = Fitting { rows, bends: &bends, costs, batch, least_s: LEAST_SHARE * shortest.unwrap_or(0.0) };
+        let fitting = Fitting { rows, bends: &bends, costs, terms, least_s: LEAST_SHARE * shortest.unwrap_or(0.0) };
         let mut expected: Vec<f64> = rows.iter().map(|r| r.elapsed_s).collect();
         let mut fit = fitting.weighted(&expected);
         for _ in 0..ROUNDS {
@@ -119,8 +119,9 @@ impl CostFit {
     /// The time in seconds that the fit predicts for a step or, if `r.part` says so, for its target pass or its draft
     /// passes alone.
     pub fn step_s(&self, r: &StepRow) -> f64 {
-        let batch: f64 = self.batch.iter().map(|(term, seconds)| seconds * term.of(r.decodes + r.prompts)).sum();
-        let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64 + batch, &self.draft);
+        let terms: f64 =
+            self.terms.iter().map(|(term, seconds)| seconds * term.of(r.decodes + r.prompts, tokens(r))).sum();
+        let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64 + terms, &self.draft);
         let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
         match r.part {
             Part::Step => target + draft,
@@ -133,8 +134,14 @@ impl CostFit {
     pub fn target(&self) -> LatencySpec {
         const FAR: u64 = 1 << 20;
         let context = if self.alpha_s > 0.0 { vec![(0, 0.0), (FAR, self.alpha_s * FAR as f64)] } else { vec![] };
-        let requests = curve(&self.batch, FAR);
-        LatencySpec::Measured(MeasuredSpec { batched: self.batched.clone(), pairs: vec![], context, requests })
+        let requests = curve(&self.terms, FAR);
+        LatencySpec::Measured(MeasuredSpec { batched: self.curve(), pairs: vec![], context, requests })
+    }
+
+    /// Fitted time of a target pass without context and without terms of requests, as (number of tokens, seconds).
+    pub fn curve(&self) -> Vec<(u64, f64)> {
+        let bends: Vec<u64> = self.batched.iter().map(|point| point.0).collect();
+        stairs(&self.terms, &bends, bends.last().copied().unwrap_or(1), |x| line(&self.batched, x))
     }
 
     /// The fitted cost of draft passes as a latency model.
@@ -150,8 +157,9 @@ impl CostFit {
         // count.
         let most = most.max(2);
         let sizes: Vec<u64> = (1..=most).step_by(most.div_ceil(SIZES) as usize).collect();
+        let curve = self.curve();
         let a = DMatrix::from_fn(sizes.len(), 2, |i, j| {
-            let seconds = line(&self.batched, sizes[i]);
+            let seconds = line(&curve, sizes[i]);
             if j == 0 { 1.0 / seconds } else { sizes[i] as f64 / seconds }
         });
         let x = nnls(&a, &DVector::from_element(sizes.len(), 1.0));
@@ -223,7 +231,7 @@ struct Fitting<'a> {
     rows: &'a [StepRow],
     bends: &'a [u64],
     costs: Costs,
-    batch: &'a [BatchTerm],
+    terms: &'a [Term],
     /// Lower bound on the fitted time of a target pass, in seconds.
     least_s: f64,
 }
@@ -232,14 +240,14 @@ impl Fitting<'_> {
     /// Fits the costs by least squares. The error of a step's time is divided by the step's entry in `expected`, its
     /// expected time in seconds. Leaves the fit's error (`noise`) at 0.
     fn weighted(&self, expected: &[f64]) -> CostFit {
-        let Fitting { rows, bends, costs, batch, least_s } = *self;
+        let Fitting { rows, bends, costs, terms, least_s } = *self;
         let drafts = draft_columns(bends);
         let own = own_columns(bends, costs);
         let entry = |i: usize, j: usize| match j.checked_sub(own) {
-            Some(term) => batch_column(&rows[i], batch[term]),
+            Some(term) => term_column(&rows[i], terms[term]),
             None => own_column(&rows[i], bends, costs, j),
         };
-        let a = DMatrix::from_fn(rows.len(), own + batch.len(), |i, j| entry(i, j) / expected[i]);
+        let a = DMatrix::from_fn(rows.len(), own + terms.len(), |i, j| entry(i, j) / expected[i]);
         // The observed time minus the lower bound of a target pass, relative to the expected time. Least squares fits
         // this remainder with constants of at least 0. The bound is added to the constant afterwards, so a pass never
         // takes less.
@@ -259,7 +267,7 @@ impl Fitting<'_> {
         CostFit {
             batched,
             alpha_s: x[bends.len()],
-            batch: batch.iter().copied().zip(x.iter().skip(own).copied()).filter(|at| at.1 > 0.0).collect(),
+            terms: terms.iter().copied().zip(x.iter().skip(own).copied()).filter(|at| at.1 > 0.0).collect(),
             draft: match costs {
                 Costs::Apart => Coefficients { alpha_s: x[drafts], gamma_s: x[drafts + 1], delta_s: x[drafts + 2] },
                 Costs::Together => Coefficients::FREE,
@@ -305,7 +313,7 @@ fn draft_columns(bends: &[u64]) -> usize {
     bends.len() + 1
 }
 
-/// Number of columns of the least-squares matrix without terms of the number of requests.
+/// Number of columns of the least-squares matrix without terms.
 pub(crate) fn own_columns(bends: &[u64], costs: Costs) -> usize {
     draft_columns(bends) + if costs == Costs::Apart { 3 } else { 0 }
 }
@@ -316,9 +324,9 @@ pub(crate) fn own_column(r: &StepRow, bends: &[u64], costs: Costs, j: usize) -> 
     column(&StepRow { part, ..*r }, bends, j)
 }
 
-/// The entry of a step in the column of a term of the number of requests.
-pub(crate) fn batch_column(r: &StepRow, term: BatchTerm) -> f64 {
-    if r.part == Part::Draft { 0.0 } else { term.of(r.decodes + r.prompts) }
+/// The entry of a step in the column of a term.
+pub(crate) fn term_column(r: &StepRow, term: Term) -> f64 {
+    if r.part == Part::Draft { 0.0 } else { term.of(r.decodes + r.prompts, tokens(r)) }
 }
 
 fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {

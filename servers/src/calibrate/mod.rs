@@ -2,8 +2,6 @@
 //! recommends a draft length or policy.
 
 pub mod acceptance;
-pub mod batch_term;
-mod batch_terms;
 pub mod calibration;
 pub mod compare_server;
 pub mod costs;
@@ -28,6 +26,8 @@ pub mod source;
 mod spread;
 mod step_lengths;
 pub mod table;
+pub mod term;
+mod terms;
 pub mod unknown_costs;
 pub mod verdict;
 mod write;

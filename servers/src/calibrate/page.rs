@@ -114,7 +114,7 @@ fn costs(c: &Calibration) -> Section {
     let alone = c.rows.iter().filter(|r| r.k == 0 && r.part == StepPart::Step || r.part == StepPart::Target);
     let seen: Vec<(u64, f64)> =
         alone.map(|r| (r.verified + r.prompt_tokens, r.elapsed_s - fit.alpha_s * r.context as f64)).collect();
-    if let Some(figure) = cost_figure(&fit.batched, &seen, &format!("observed, {} steps without drafts", seen.len())) {
+    if let Some(figure) = cost_figure(&fit.curve(), &seen, &format!("observed, {} steps without drafts", seen.len())) {
         let caption = "The fitted time of a pass by its tokens, without the part for its context, and the observed steps less \
                        the same part.";
         section.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
@@ -138,8 +138,8 @@ fn costs(c: &Calibration) -> Section {
             },
         ),
         (
-            "a target pass, by its requests".into(),
-            match fit.batch.as_slice() {
+            "and by its requests, or by tiles".into(),
+            match fit.terms.as_slice() {
                 [] => "–".to_owned(),
                 terms => terms.iter().map(|(term, s)| term.in_words(*s)).collect::<Vec<_>>().join(", "),
             },
