@@ -51,8 +51,8 @@ const SIZES: u64 = 4096;
 /// The fitted costs of target passes, of draft passes and of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostFit {
-    /// Fitted time of a target pass without context and without `terms`, as (number of tokens, seconds). Times are linear between these
-    /// points.
+    /// Fitted time of a target pass without context and without `terms`, as (number of tokens, seconds). Times are
+    /// linear between these points.
     pub batched: Vec<(u64, f64)>,
     /// Fitted seconds of a target pass per token of context that it reads.
     pub alpha_s: f64,

@@ -1,6 +1,6 @@
-//! Terms in the cost of a target pass: a step above a batch size, a slope from a batch size on, and tiles of tokens. The
-//! line by tokens cannot say the first two, since tokens and requests differ by the draft length. It says tiles only
-//! where each number of tokens was observed.
+//! Terms in the cost of a target pass: a step above a batch size, a slope from a batch size on, and tiles of tokens.
+//! The line by tokens cannot say the first two, since tokens and requests differ by the draft length. It says tiles
+//! only where each number of tokens was observed.
 //!
 //! A term is used only if it predicts steps better that it was not fitted to.
 
@@ -22,8 +22,8 @@ const BETTER_TILES: f64 = 0.9;
 /// At most this number of terms of requests is used, and of batch sizes is tried.
 const TERMS: usize = 2;
 const SIZES: usize = 24;
-/// Sizes of tiles that are tried, in tokens, as (first, last, distance). The tiles of GPUs are multiples of 8, those of
-/// a layer can be any part of one.
+/// Sizes of tiles that are tried, in tokens, as (first, last, distance). A GPU's tile is a multiple of 8 tokens; tensor
+/// parallelism and experts can make it any number.
 const TILES: [(u32, u32, usize); 3] = [(4, 32, 1), (36, 64, 4), (72, 128, 8)];
 /// Standard deviation of a group's relative error that no fit has to explain.
 const FLOOR: f64 = 0.003;
