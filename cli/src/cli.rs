@@ -73,6 +73,8 @@ commands! {
     "Ask" {
         /// Say what to draft instead, and by how much it is faster, for the line that starts a vLLM or SGLang server
         Ask, ask::AskArgs;
+        /// Write a first experiment, from a few answers
+        New, new::NewArgs;
         /// Run an experiment: replay a trace under several policies and compare them
         Run, run::RunArgs;
         /// Recommend how many tokens a server should draft for its traffic, with the gain and the engine's settings
@@ -173,9 +175,9 @@ fn kebab(name: &str) -> String {
 
 /// The error for a command that needs the Cargo feature `feature`, if the program was built without this feature.
 #[cfg(not(all(feature = "live", feature = "observe")))]
-fn built_without(feature: &str) -> Box<foretoken_run::spec::problem::Problem> {
+pub fn built_without(feature: &str) -> Box<foretoken_run::spec::problem::Problem> {
     let (what, help) = match feature {
-        "observe" => ("a network", "build it with one: cargo run --release --features observe -- observe …"),
+        "observe" => ("a network", "build it with one: cargo run --release --features observe -- …"),
         _ => ("devices", "build it with them: cargo run --release --features live -- …"),
     };
     foretoken_run::spec::problem::Problem::bad_input(format!("this program was built without {what}")).help(help)

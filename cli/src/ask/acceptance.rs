@@ -1,7 +1,7 @@
 //! Which drafts are accepted: as the user counts it, or as it was measured for drafters of this kind.
 
 use foretoken_profiler::hardware::golden::{self, Golden};
-use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::{Problem, Result, nearest};
 use foretoken_sim::DraftMethod;
 use foretoken_sim::constant_rate;
 
@@ -15,18 +15,27 @@ pub struct Acceptance {
 }
 
 const FORMS: &str = "--accept marginal=0.8,0.6 (of all drafts, the share that gets this far; vLLM's counters by position), \
-                     conditional=0.8,0.75 (given that all before it were right), or mean-length=2.4@3 (tokens a round at \
-                     K = 3, with the target's own)";
+                     conditional=0.8,0.75 (given that all before it were right), mean-length=2.4@3 (tokens a round at \
+                     K = 3, with the target's own), or golden=NAME (a published curve: foretoken acceptance list)";
 
 /// Reads `--accept`. `k` is the draft length at which a mean length counts if it names none.
 ///
 /// # Errors
-/// The form is not known, a rate is no share, a marginal rate rises, or a mean length is out of its range.
+/// The form is not known, a rate is no share, a marginal rate rises, a mean length is out of its range, or no curve has
+/// the name.
 pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
     let wrong = |what: String| Problem::bad_input(format!("--accept {given}: {what}"));
     let Some((form, values)) = given.split_once('=') else {
         return Err(wrong("a form is needed".into()).help(FORMS));
     };
+    if form == "golden" {
+        return golden::curve(values).map(golden).ok_or_else(|| {
+            let names: Vec<&str> = golden::curves().iter().map(|c| c.name.as_str()).collect();
+            let near = nearest(values, names.iter().copied());
+            let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
+            wrong("no golden curve has this name".into()).help(format!("{near}There are {}", names.join(", ")))
+        });
+    }
     if form == "mean-length" {
         let (length, at) = values.split_once('@').map_or((values, None), |(l, at)| (l, Some(at)));
         let at = match (at, k) {
@@ -211,6 +220,7 @@ mod tests {
             ("0.5,0.4", None, "--accept marginal="),
             ("marginal=50,40", None, "--accept marginal="),
             ("rate=0.5", None, "--accept marginal="),
+            ("golden=glm-5.3-mtp-thinking", None, "did you mean glm-5.2-mtp-thinking? There are "),
         ] {
             let wrong = read(given, k).unwrap_err();
             assert!(wrong.help_text().contains(help), "{given}: {}", wrong.help_text());

@@ -24,6 +24,9 @@ pub struct Made {
     pub experiment: Option<PathBuf>,
     #[serde(skip)]
     pub multiple_lines: bool,
+    /// The line as which a running server was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<String>,
 }
 
 /// An assumption, and what other values in its place would give: their names, the best candidate, and the gain of the

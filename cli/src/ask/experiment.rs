@@ -171,17 +171,17 @@ fn engine(parts: &Parts, assumed: &mut Vec<String>) -> Table {
     engine
 }
 
-/// The experiment as text, with its policies.
+/// The experiment as text, with its policies, below a comment.
 ///
 /// # Errors
 /// The experiment cannot be written as TOML.
-pub fn text(experiment: &Table, policies: &[PolicySpec]) -> Result<String> {
+pub fn text(head: &str, experiment: &Table, policies: &[PolicySpec]) -> Result<String> {
     let mut whole = experiment.clone();
     let policies = policies.iter().map(Value::try_from).collect::<std::result::Result<Vec<Value>, _>>();
     let failed = |e: toml::ser::Error| Problem::failed(format!("the experiment cannot be written: {e}"));
     whole.insert("policies".into(), policies.map_err(failed)?.into());
     let text = toml::to_string(&whole).map_err(failed)?;
-    Ok(format!("# Written by `foretoken ask`. The first policy is what the server runs now.\n{text}"))
+    Ok(format!("# {head}\n{text}"))
 }
 
 /// Checks that the model leaves room for KV, and that a request fits.

@@ -12,19 +12,28 @@ use std::ops::Range;
 /// What changes in a line: bytes, and the text in their place.
 type Change = (Range<usize>, String);
 
-/// The line with the policy `advised`. For YAML and long files: the changed lines. `None` if the engine has no flag for
+/// The line with the policy `advised`. For YAML and servers: what changes. `None` if the engine has no flag for
 /// the policy.
 pub fn line_with(line: &Line, server: &Server, speculation: &Speculation, advised: &PolicySpec) -> Option<String> {
     let changes = match server.engine {
         Engine::Vllm => vllm(line, server, speculation, advised)?,
         Engine::Sglang => sglang(server, speculation, advised)?,
     };
-    if line.yaml {
-        let said = |(span, to): &Change| match to.as_str() {
+    if line.only_changes {
+        let said = |(span, to): &Change| match to.trim() {
+            to if span.is_empty() => format!("add {to}"),
             "" => format!("remove {}", &line.text[span.clone()]),
             to => format!("{} -> {to}", &line.text[span.clone()]),
         };
-        return Some(format!("in {}:\n{}", line.name, changes.iter().map(said).collect::<Vec<_>>().join("\n")));
+        let said = match advised {
+            // The server shows that it drafts, and not the flag that says how.
+            PolicySpec::Autoregressive(_) if changes.is_empty() => "remove --speculative-config".to_owned(),
+            PolicySpec::Fixed(p) if server.speculative.is_empty() && speculation.k > 0 => {
+                format!("num_speculative_tokens of --speculative-config: {} -> {}", speculation.k, p.k)
+            }
+            _ => changes.iter().map(said).collect::<Vec<_>>().join("\n"),
+        };
+        return Some(format!("in {}:\n{said}", line.name));
     }
     let mut text = line.text.trim_end().to_owned();
     let mut changes = changes;
@@ -43,7 +52,7 @@ pub fn line_with(line: &Line, server: &Server, speculation: &Speculation, advise
 }
 
 /// A text in single quotes for a shell.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

@@ -50,6 +50,9 @@ impl Answer {
             say(&format!("vLLM's table by batch size, the drafter loaded: {}", table_in_words(&self.table)));
         }
         say("");
+        if let Some(line) = &self.made.read {
+            say(&format!("read as: {line}"));
+        }
         for (name, list) in
             [("used", &self.made.used), ("no matter here", &self.made.no_matter), ("not known", &self.made.unknown)]
         {

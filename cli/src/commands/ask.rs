@@ -1,12 +1,15 @@
 //! `foretoken ask`: what to draft instead, for the line that starts a server.
 
+use super::answer::answer as tell;
 use super::print;
 use crate::ask::load::Said;
+use crate::ask::served::address;
 use crate::ask::{Options, ask};
 use crate::cli::format::Format;
 use crate::work;
 use clap::Args;
 use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_servers::recordings::says::Says;
 use foretoken_sim::MAX_SPEC_LEN;
 use std::path::PathBuf;
 
@@ -14,15 +17,17 @@ pub const EXAMPLES: &str = "Examples:
   foretoken ask 'vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 64' --gpu h100 --clients 8
   foretoken ask 'vllm serve Qwen/Qwen3-8B' --gpu l40s --method ngram --lengths sharegpt --rate 2 --price 0.9
   foretoken ask deployment.yaml --gpu h200 --log requests.csv --accept marginal=0.8,0.6,0.4 --out mine.toml
+  foretoken ask 'http://127.0.0.1:8000 --tensor-parallel-size 2' --gpu h100
 
-The line may be `vllm serve …`, `python -m sglang.launch_server …`, a `docker run …` of either, or a file with such a
-line or with the YAML of a container. What is not given is taken from presets, and the answer names it. Numbers are
-simulated: `observe` and `calibrate` measure a server.";
+The line may be `vllm serve …`, `python -m sglang.launch_server …`, a `docker run …` of either, a file with such a line
+or with the YAML of a container, or the address of a running server, with the flags behind it that it does not say.
+What is not given is taken from presets, and the answer names it. Numbers are simulated: `observe` and `calibrate`
+measure a server.";
 
 #[derive(Debug, Args)]
 pub struct AskArgs {
-    /// The line that starts the server, in quotes; a file with it; - for standard input
-    #[arg(value_name = "LINE|FILE")]
+    /// The line that starts the server, in quotes; a file with it; - for standard input; a running server's address
+    #[arg(value_name = "LINE|FILE|URL")]
     pub line: String,
     /// The GPU: a preset of `foretoken hardware list`
     #[arg(long)]
@@ -45,7 +50,7 @@ pub struct AskArgs {
     /// Lengths of a public trace: azure-conv, azure-code, mooncake-conv, sharegpt, spec-bench, …
     #[arg(long, value_name = "MIX")]
     pub lengths: Option<String>,
-    /// Accepted drafts: marginal=…, conditional=… or mean-length=L@K
+    /// Accepted drafts: marginal=…, conditional=…, mean-length=L@K or golden=NAME
     #[arg(long, value_name = "FORM=VALUES")]
     pub accept: Option<String>,
     /// Price of a GPU for an hour, for the price of a million tokens
@@ -93,6 +98,7 @@ pub fn run(args: &AskArgs) -> Result<()> {
     }
     let options = Options {
         line: args.line.clone(),
+        says: address(&args.line).map(says).transpose()?,
         gpu: args.gpu.clone(),
         load: Said {
             clients: args.clients,
@@ -116,9 +122,21 @@ pub fn run(args: &AskArgs) -> Result<()> {
     let _watch = work().interrupt.watch();
     let answer = ask(&options, work().interrupt.flag())?;
     match args.format {
-        Format::Table => print(&answer.in_words()),
+        Format::Table => tell(&answer.in_words()),
         Format::Json => {
             print(&(serde_json::to_string_pretty(&answer).map_err(|e| Problem::failed(e.to_string()))? + "\n"))
         }
     }
+}
+
+/// What the server at this address says of itself.
+#[cfg(feature = "observe")]
+fn says(url: &str) -> Result<Says> {
+    let client = foretoken_servers::observe::client::Client::new(url, super::observe::work::key(None)?, None)?;
+    foretoken_servers::observe::says(&client, work().interrupt.flag())
+}
+
+#[cfg(not(feature = "observe"))]
+fn says(_: &str) -> Result<Says> {
+    Err(crate::cli::built_without("observe"))
 }

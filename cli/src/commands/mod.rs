@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod acceptance;
+mod answer;
 pub mod ask;
 pub mod bench;
 pub mod calibrate;
@@ -19,9 +20,9 @@ pub mod live;
 pub mod man;
 pub mod merge;
 pub mod models;
+pub mod new;
 pub mod observe;
 pub mod open;
-pub mod perfetto;
 pub mod policies;
 pub mod profile;
 pub mod profile_acceptance;
@@ -42,8 +43,12 @@ use std::io::{ErrorKind, Write};
 /// Prints results to stdout, with control characters escaped. If the reader closes the pipe (`| head`), this is no
 /// error; a full disk is an error.
 pub fn print(text: &str) -> Result<()> {
+    write(&shown::escape(text))
+}
+
+fn write(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(shown::escape(text).as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
         _ => Ok(()),
     }

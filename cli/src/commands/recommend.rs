@@ -1,5 +1,6 @@
 //! `foretoken recommend`: how many tokens a server should draft for its traffic, and the gain.
 
+use super::answer::answer;
 use super::print;
 use crate::cli::format::Format;
 use crate::shipped;
@@ -130,7 +131,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     let advice = recommend(&ask, work().interrupt.flag())?;
     write(&advice, &folder, args.overwrite)?;
     match args.format {
-        Format::Table => print(&advice.in_words())?,
+        Format::Table => answer(&advice.in_words())?,
         Format::Json => {
             let path = folder.join(ADVICE);
             print(&fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?)?;

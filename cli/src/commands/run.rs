@@ -4,6 +4,7 @@
 
 mod arena;
 
+use super::answer::answer;
 use super::print;
 use crate::{shipped, work};
 use clap::{Args, ValueEnum};
@@ -137,7 +138,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     match (args.format, results) {
         (RunFormat::Table, Some(results)) => {
             let width = if args.wide { Width::Wide } else { Width::Narrow };
-            print(&table::render(&results.comparison, args.show_implied, width))?
+            answer(&table::render(&results.comparison, args.show_implied, width))?
         }
         _ => print_report(args, &folder)?,
     }

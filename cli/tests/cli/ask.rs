@@ -297,7 +297,6 @@ fn what_is_wrong_is_shown_in_the_line() {
             &["--gpu", "h100", "--input", "7000", "--output", "900"],
             &["longer than 4000", "-- here"],
         ),
-        ("http://localhost:8000".into(), &["--gpu", "h100"], &["foretoken observe http://localhost:8000"]),
     ] {
         let said = refused(&ask(&place, &line, more));
         for words in says {
@@ -310,4 +309,49 @@ fn what_is_wrong_is_shown_in_the_line() {
         &[&SMALL[..], &["--gpu", "h100", "--skip-unknown"]].concat(),
     );
     assert!(text(&skipped.stdout).contains("not known: --frobnicate"), "{}", text(&skipped.stdout));
+}
+
+/// A first experiment is written from two names, and runs.
+#[test]
+fn a_first_experiment_runs() {
+    let place = Place::new();
+    let new = |more: &[&str]| place.foretoken().args(["new", "first.toml"]).args(more).output().unwrap();
+    let given = ["--gpu", "h100", "--model", "llama-3.1-8b", "--clients", "4"];
+    let out = new(&given);
+    let said = text(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("assumed: ") && said.contains("next: foretoken run first.toml"), "{said}");
+    let args = ["run", "first.toml", "-o", "ran", "--no-figures", "--format", "json", "--set", "seeds=[1]"];
+    let ran = json(&place.foretoken().args(args).output().unwrap());
+    let names: Vec<&str> =
+        ran["variants"][0]["policies"].as_array().unwrap().iter().map(|p| p["policy"].as_str().unwrap()).collect();
+    for policy in ["fixed-1", "fixed-3", "smartspec", "foresight"] {
+        assert!(names.contains(&policy), "{policy}: {names:?}");
+    }
+    assert!(refused(&new(&given)).contains("--overwrite"));
+    // Nothing is asked where no terminal is.
+    std::fs::remove_file(place.path("first.toml")).unwrap();
+    assert!(refused(&new(&["--gpu", "h100"])).contains("--model is missing"));
+    assert!(refused(&new(&["--gpu", "h100", "--model", "acme/secret-9b"])).contains("no preset has the shape"));
+}
+
+/// A log gives load and lengths, a file the line, and a published curve the acceptance; a curve that does not exist is
+/// answered with those that do.
+#[test]
+fn a_log_a_file_and_a_curve_are_taken() {
+    let place = Place::new();
+    let rows: String = (0..40).map(|i| format!("{i}.5,{},{}\n", 100 + i, 20 + i)).collect();
+    std::fs::write(place.path("log.csv"), format!("t_s,input_tokens,output_tokens\n{rows}")).unwrap();
+    std::fs::write(place.path("start.sh"), "#!/bin/sh\nexport X=1\nvllm serve zai-org/GLM-5.2-FP8 \\\n  -tp 8\n")
+        .unwrap();
+    let more = ["--gpu", "h200", "--log", "log.csv", "--batch-sizes", "1", "--method", "mtp", "--out", "q.toml"];
+    let more = [&more[..], &["--format", "json"]].concat();
+    let answer = json(&ask(&place, "start.sh", &[&more[..], &["--accept", "golden=glm-5.2-mtp"]].concat()));
+    assert_eq!(answer["requests"], 40, "{answer}");
+    assert!(answer["assumed"].to_string().contains("the first 1000 requests of the log"), "{answer}");
+    let experiment = std::fs::read_to_string(place.path("q.toml")).unwrap();
+    assert!(experiment.contains("golden = \"glm-5.2-mtp-thinking\"") && experiment.contains("log.csv"), "{experiment}");
+    let more = [&more[..], &["--overwrite", "--accept", "golden=glm-9"]].concat();
+    let wrong = refused(&ask(&place, "start.sh", &more));
+    assert!(wrong.contains("no golden curve has this name") && wrong.contains("glm-5.2-mtp"), "{wrong}");
 }

@@ -22,7 +22,7 @@ const NOT_RUN: [&str; 12] = [
     "policies new",
 ];
 /// Files in examples that no small experiment makes. Examples with these files are not run.
-const NOT_HERE: [&str; 4] = ["profile.toml", "conversation_trace", "hardware kernels", "deployment.yaml"];
+const NOT_HERE: [&str; 5] = ["profile.toml", "conversation_trace", "hardware kernels", "deployment.yaml", "http://"];
 
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
 
@@ -179,6 +179,22 @@ fn no_color_is_obeyed() {
         assert_eq!(colour(Some("")), Some(true), "{line}: an empty NO_COLOR means nothing");
         assert_eq!(colour(Some("1")), Some(false), "{line}");
     }
+}
+
+/// On a terminal the answer comes last, in bold; in a pipe it comes first.
+#[test]
+fn the_answer_is_where_the_eye_is() {
+    let place = Place::new();
+    let line = "run x.toml -o out --no-figures --overwrite --set workload.requests=40 --set engine.max_num_seqs=8";
+    let Some(output) = on_a_terminal(&place, line, Some("1")) else { return };
+    let plain = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let table = plain.find(" policy ").unwrap_or_else(|| panic!("{plain}"));
+    let said = std::fs::read_to_string(place.path("out/report.txt")).unwrap();
+    let answer = said.lines().next().unwrap();
+    assert!(plain.find(answer).is_some_and(|at| at > table), "{answer}: {plain}");
+    let coloured = on_a_terminal(&place, line, None).unwrap().stdout;
+    let coloured = String::from_utf8_lossy(&coloured).into_owned();
+    assert!(coloured.contains(&format!("\u{1b}[1m{answer}")), "{answer}: {coloured}");
 }
 
 #[test]

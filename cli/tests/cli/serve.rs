@@ -90,7 +90,7 @@ impl Server {
         read(&mut self.send(path, body))
     }
 
-    fn json(&self, path: &str, body: &str) -> Value {
+    pub fn json(&self, path: &str, body: &str) -> Value {
         let (status, text) = self.ask(path, body);
         assert_eq!(status, 200, "{text}");
         serde_json::from_str(&text).unwrap()

@@ -3,11 +3,13 @@
 use crate::observe::bounded::{self, chain, whole};
 use crate::recordings::llama_cpp::{NAME as LLAMA_CPP, is_llama_cpp};
 use crate::recordings::recording::{Sample, Server};
+use crate::recordings::says::Says;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::spec::shown::clip;
 use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
@@ -107,19 +109,7 @@ impl Client {
     /// # Errors
     /// The server cannot be reached or does not answer `/v1/models`.
     pub async fn server(&self) -> Result<Met> {
-        let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
-        let status = models.status();
-        if !status.is_success() {
-            let problem = Problem::failed(format!("{}v1/models answers {status}", self.url()));
-            return Err(problem.help(match status.as_u16() {
-                401 | 403 => "put the server's key into the environment variable FORETOKEN_API_KEY, or name another with --api-key-env",
-                _ => "give the address of an OpenAI-compatible server, such as http://127.0.0.1:8000",
-            }));
-        }
-        let models: Models = models.json_of().await.map_err(|why| {
-            Problem::failed(format!("{}v1/models: no list of models: {why}", self.url()))
-                .help("give the address of an OpenAI-compatible server, such as http://127.0.0.1:8000")
-        })?;
+        let models: Models = self.models().await?;
         let llama_cpp = models.data.iter().any(ModelCard::is_of_llama_cpp);
         let version = match llama_cpp {
             true => Some(self.build_of_llama_cpp().await),
@@ -148,6 +138,45 @@ impl Client {
         // A server without `/metrics` (404) gets no message, because many servers have none.
         let none = format!("/metrics answers {}", StatusCode::NOT_FOUND);
         Ok(Met { server, no_metrics: metrics.err().filter(|why| *why != none), doubt })
+    }
+
+    /// Everything that the server says of itself without being sent a request.
+    ///
+    /// # Errors
+    /// The server cannot be reached or does not answer `/v1/models`.
+    pub async fn says(&self) -> Result<Says> {
+        let mut models: Value = self.models().await?;
+        let info = match self.answered::<Value>("server_info?config_format=json").await {
+            // SGLang's name before 0.5.
+            None => self.answered::<Value>("get_server_info").await,
+            info => info,
+        };
+        let version = self.answered::<Version>("version").await.map(|v| v.version);
+        Ok(Says {
+            version: version.map(|v| clip(&self.without_secrets(v), VERSION).into_owned()),
+            model: models["data"].get_mut(0).map(Value::take).unwrap_or_default(),
+            info,
+            // A server may have none.
+            samples: self.metrics().await.unwrap_or_default(),
+        })
+    }
+
+    /// The answer to `/v1/models`.
+    async fn models<T: for<'a> Deserialize<'a>>(&self) -> Result<T> {
+        const HELP: &str = "give the address of an OpenAI-compatible server, such as http://127.0.0.1:8000";
+        let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
+        let status = models.status();
+        if !status.is_success() {
+            let problem = Problem::failed(format!("{}v1/models answers {status}", self.url()));
+            return Err(problem.help(match status.as_u16() {
+                401 | 403 => "put the server's key into the environment variable FORETOKEN_API_KEY, or name another with --api-key-env",
+                _ => HELP,
+            }));
+        }
+        models
+            .json_of()
+            .await
+            .map_err(|why| Problem::failed(format!("{}v1/models: no list of models: {why}", self.url())).help(HELP))
     }
 
     /// Reads the server's metrics about serving, without histograms.
@@ -254,15 +283,15 @@ struct Models {
 #[derive(Deserialize)]
 struct ModelCard {
     id: String,
-    max_model_len: Option<serde_json::Value>,
+    max_model_len: Option<Value>,
     owned_by: Option<String>,
-    meta: Option<serde_json::Value>,
+    meta: Option<Value>,
 }
 
 impl ModelCard {
     /// The model's limit on prompt plus output tokens, from the server's list of models. Of llama.cpp it is the context
     /// of a slot. `None` if the field is missing or null.
-    fn max_model_len(&self) -> Option<serde_json::Value> {
+    fn max_model_len(&self) -> Option<Value> {
         let of_a_slot = self.meta.as_ref().filter(|_| self.is_of_llama_cpp()).and_then(|meta| meta.get("n_ctx"));
         self.max_model_len.as_ref().or(of_a_slot).filter(|value| !value.is_null()).cloned()
     }
@@ -273,7 +302,7 @@ impl ModelCard {
 }
 
 /// A number of tokens, at least 1. `None` if the value is something else.
-fn tokens(value: &serde_json::Value) -> Option<u32> {
+fn tokens(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0)
 }
 

@@ -15,6 +15,19 @@ mod tail;
 mod waiting;
 mod whole_lines;
 
+use crate::recordings::says::Says;
+use foretoken_run::spec::problem::Result;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 pub use answer::read_stream;
 pub use prompts::{Prompt, parse_jsonl};
 pub use scrape::samples;
+
+/// What the server says of itself.
+///
+/// # Errors
+/// It cannot be reached, or `interrupt` was set.
+pub fn says(client: &client::Client, interrupt: &Arc<AtomicBool>) -> Result<Says> {
+    waiting::Waiting::new(interrupt)?.on(client.says())?
+}

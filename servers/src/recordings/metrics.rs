@@ -50,6 +50,15 @@ impl Metrics {
             Event::Metrics { samples, .. } => Some(samples.as_slice()),
             _ => None,
         });
+        Metrics::grown(sampled, most_rounds(recording))
+    }
+
+    /// The metrics of everything that a server did since its start, from one reading.
+    pub fn since_start(samples: &[Sample]) -> Metrics {
+        Metrics::grown([&[], samples].into_iter(), u64::MAX)
+    }
+
+    fn grown<'a>(sampled: impl Iterator<Item = &'a [Sample]>, most_rounds: u64) -> Metrics {
         // A reading is the set of values that the client read from the server's metrics at one time. The first reading
         // has all values; later readings have only the values that changed.
         let mut readings = sampled.map(by_name);
@@ -110,7 +119,7 @@ impl Metrics {
             reset,
             doubts,
         };
-        metrics.leave_out_what_cannot_be(most_rounds(recording));
+        metrics.leave_out_what_cannot_be(most_rounds);
         metrics
     }
 
@@ -188,10 +197,24 @@ fn counter_of_drafts(name: &str) -> Option<&str> {
     matches!(engine, "vllm" | "llamacpp").then_some(counter)
 }
 
+/// The sum of a metric's values over its labels; `None` if the server does not export it.
+pub fn total(samples: &[Sample], name: &str) -> Option<f64> {
+    samples.iter().filter(|s| base(&s.name) == name).map(|s| s.value).reduce(|a, b| a + b)
+}
+
+/// A label of a metric, of the first of a server's engines.
+pub fn label_of<'a>(samples: &'a [Sample], name: &str, wanted: &str) -> Option<&'a str> {
+    let sample = samples.iter().find(|s| base(&s.name) == name)?;
+    label(&sample.name, wanted)
+}
+
 /// The value of a label of a server's metric; names have the form `name{a="x",b="y"}`.
 fn label<'a>(name: &'a str, label: &str) -> Option<&'a str> {
     let (_, labels) = name.split_once('{')?;
-    let start = labels.find(&format!("{label}=\""))? + label.len() + 2;
+    let wanted = format!("{label}=\"");
+    // Another label may end in this one's name.
+    let whole = |at: &usize| *at == 0 || labels[..*at].ends_with(',');
+    let start = labels.match_indices(&wanted).map(|(at, _)| at).find(whole)? + wanted.len();
     labels[start..].split_once('"').map(|(value, _)| value)
 }
 

@@ -11,6 +11,7 @@ pub mod order;
 pub mod recording;
 pub mod request;
 pub mod run;
+pub mod says;
 pub mod stated;
 pub mod step_log;
 pub mod steps;

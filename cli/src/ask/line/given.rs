@@ -21,8 +21,8 @@ pub struct Line {
     pub text: String,
     /// The words of the text.
     pub words: Vec<Word>,
-    /// Is the text YAML, in which each word is a value of its own?
-    pub yaml: bool,
+    /// Is the text no shell line to paste back, so that only what changes is shown?
+    pub only_changes: bool,
 }
 
 impl Line {

@@ -7,6 +7,7 @@ mod yaml;
 
 pub use given::{Line, Word};
 pub use start::{Program, program};
+pub use words::shell;
 
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::spec::text;
@@ -15,16 +16,8 @@ use std::path::Path;
 /// Reads the line that the user gave: a shell line, or a file with a shell line or YAML in it.
 ///
 /// # Errors
-/// The file cannot be read, a quote does not end, the YAML is wrong or starts no server, or a URL was given.
+/// The file cannot be read, a quote does not end, the YAML is wrong or starts no server.
 pub fn read(given: &str) -> Result<Line> {
-    if given.starts_with("http://") || given.starts_with("https://") {
-        return Err(Problem::bad_input(format!("{given} is a server, and `ask` reads the line that starts one")).help(
-            format!(
-                "measure it: foretoken observe {given} observe.toml -o results/seen; then foretoken calibrate \
-                 results/seen -o calibrated, and foretoken recommend calibrated (docs/your-server.md)"
-            ),
-        ));
-    }
     let path = Path::new(given);
     let (name, text) = match !given.contains(char::is_whitespace) && path.is_file() {
         true => {

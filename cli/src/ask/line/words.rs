@@ -6,12 +6,15 @@ use foretoken_run::spec::problem::Problem;
 use std::ops::Range;
 
 /// The words of a shell line.
-pub(super) fn shell(name: &str, text: &str) -> foretoken_run::spec::problem::Result<Line> {
+///
+/// # Errors
+/// A quote does not end.
+pub fn shell(name: &str, text: &str) -> foretoken_run::spec::problem::Result<Line> {
     let words = split(text).map_err(|(span, message)| {
         let help = "in a shell, JSON stands in single quotes: --speculative-config '{\"method\": …}'";
         Problem::bad_input(message).at(name, text, span).help(help)
     })?;
-    Ok(Line { name: name.to_owned(), text: text.to_owned(), words, yaml: false })
+    Ok(Line { name: name.to_owned(), text: text.to_owned(), words, only_changes: false })
 }
 
 /// The words of a shell line.

@@ -41,7 +41,7 @@ pub fn read(name: &str, text: &str) -> Result<Line> {
             })?);
         }
     }
-    let line = |words: Vec<Word>| Line { name: name.to_owned(), text: text.to_owned(), words, yaml: true };
+    let line = |words: Vec<Word>| Line { name: name.to_owned(), text: text.to_owned(), words, only_changes: true };
     for document in &documents {
         if let Some(found) = container(document) {
             return match found {

@@ -85,7 +85,7 @@ fn write_profile(plan: &Plan, folder: &Folder) -> Result<()> {
 
 /// The bearer token for the server, read from an environment variable. `named` is the variable that the user named; it
 /// must be set. Without `named`, the default variable is read, and the token is `None` if that variable is not set.
-fn key(named: Option<&str>) -> Result<Option<String>> {
+pub fn key(named: Option<&str>) -> Result<Option<String>> {
     const HELP: &str = "set it to the server's bearer token, or leave --api-key-env out";
     let name = named.unwrap_or("FORETOKEN_API_KEY");
     let missing = |what: &str| match named {

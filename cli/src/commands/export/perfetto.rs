@@ -1,6 +1,6 @@
 //! `foretoken export perfetto`: writes a timeline of one cell (one run of one policy) of a results folder.
 
-use super::print;
+use crate::commands::print;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
