@@ -71,6 +71,19 @@ def test_why_splits_the_difference_to_plain_decoding(experiment):
         assert row["policy"] in row["mostly"]
 
 
+def test_speedups_have_intervals(experiment):
+    results = foretoken.run(experiment, seeds=[1, 2, 3], engine__max_num_seqs={"sweep": [4, 8]})
+    of = results.speedups()
+    assert of.columns == ["policy", "sweep.engine.max_num_seqs", "mean", "low", "high", "seeds"]
+    drafting = of.filter(polars.col("policy") != "autoregressive")
+    assert (drafting["low"] < drafting["mean"]).all() and (drafting["mean"] < drafting["high"]).all()
+    assert (of["seeds"] == 3).all()
+    # The mean of ratios is geometric, and lies between the seeds' own.
+    own = results.summary.group_by("policy", "sweep.engine.max_num_seqs").agg(least=polars.min("speedup"), most=polars.max("speedup"))
+    both = drafting.join(own, on=["policy", "sweep.engine.max_num_seqs"])
+    assert len(both) == len(drafting) and both["mean"].is_between(both["least"], both["most"]).all()
+
+
 def test_a_complete_folder_is_read_and_an_unfinished_one_goes_on(experiment, tmp_path):
     first = foretoken.run(experiment, figures=False)
     assert first.path.parent.name == "results" and first.path.name.startswith("small-")
@@ -257,10 +270,11 @@ def test_a_truth_table_is_read():
         foretoken.TruthTable(QUICKSTART)
 
 
-def test_the_readmes_python_example_runs(tmp_path):
-    """Runs the README's example in the root folder of the source."""
+@pytest.mark.parametrize("page", ["python/README.md", "docs/write-a-policy.md"])
+def test_the_documents_python_example_runs(tmp_path, page):
+    """Runs a page's example in the root folder of the source."""
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")
-    shown = (ROOT / "python/README.md").read_text().split("```python\n")[1].split("```")[0]
+    shown = (ROOT / page).read_text().split("```python\n")[1].split("```")[0]
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", shown], capture_output=True, text=True)
     assert done.returncode == 0 and "calm-or-busy" in done.stdout, done.stderr
 

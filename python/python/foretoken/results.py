@@ -98,6 +98,28 @@ class Results(_Folder):
         """Prints the comparison as ``foretoken run`` does."""
         print(self._text("report.txt"), end="")
 
+    def speedups(self) -> polars.DataFrame:
+        """The speedup of each policy over plain decoding, with its 95 % interval over seeds.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per policy and combination of swept values: ``mean``, ``low``, ``high`` and ``seeds``, the number of
+            seeds. One seed has no interval: ``low`` and ``high`` are null. A policy without a speedup is left out.
+        """
+        rows: list[dict[str, Any]] = []
+        for variant in self.comparison["variants"]:
+            swept = {
+                f"sweep.{choice['path']}": choice["value"] if choice["number"] is None else choice["number"]
+                for choice in variant["sweep"]
+            }
+            for policy in variant["policies"]:
+                if (of := policy.get("speedup")) is not None:
+                    seen = {"mean": of["mean"], "low": of.get("low"), "high": of.get("high"), "seeds": of["n"]}
+                    rows.append({"policy": policy["policy"], **swept, **seen})
+        ends = {"mean": polars.Float64, "low": polars.Float64, "high": polars.Float64}
+        return polars.DataFrame(rows, schema_overrides=ends, infer_schema_length=None)
+
     def why(self) -> polars.DataFrame:
         """Why each policy is slower or faster than plain decoding: the difference in parts.
 
