@@ -53,7 +53,7 @@ const MARKERS: [Marker; 7] = [
 /// Draws both figures: acceptance by depth (position in the draft of a step), and the calibration of the draft model's
 /// confidence.
 pub fn acceptance_figures(of: &Accepted) -> Vec<Figure> {
-    let figure = |kind, file: &str, svg: String| Figure { kind, file: file.to_owned(), svg };
+    let figure = |kind, file: &str, svg: String| Figure::new(kind, file, svg);
     vec![
         figure(Kind::Depth, "acceptance-by-depth.svg", by_depth(of)),
         figure(Kind::Calibration, "calibration.svg", calibration(of)),

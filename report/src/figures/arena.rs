@@ -106,7 +106,7 @@ pub fn arena_figure(map: &ArenaMap, source: &str) -> Option<Figure> {
         c.line(&[(left, top - 2.0), (left + wide * map.scenarios.len() as f64, top - 2.0)], PAPER, 1.0, Dash::Solid);
         c.text(source, (MARGIN, height - MARGIN), Anchor::Start, SMALL, GREY);
     });
-    Some(Figure { kind: Kind::Arena, file: "arena.svg".to_owned(), svg: figure })
+    Some(Figure::new(Kind::Arena, "arena.svg", figure))
 }
 
 fn class(loss: f64) -> Rgb {

@@ -139,7 +139,7 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
             });
         }
     });
-    Some(Figure { kind: Kind::Capacity, file: "capacity.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Capacity, "capacity.svg", svg))
 }
 
 /// Draws the capacity (the highest request rate within the SLO bounds) over a swept number, one line per policy; `None`
@@ -184,7 +184,7 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
             });
         }
     });
-    Some(Figure { kind: Kind::Capacity, file: "capacity-over.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Capacity, "capacity-over.svg", svg))
 }
 
 /// The least and the greatest rate on the axis of the panel with the swept values `at`; `None` if no policy has a
@@ -228,7 +228,7 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
             });
         }
     });
-    Some(Figure { kind: Kind::Capacity, file: "attainment-over-rate.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Capacity, "attainment-over-rate.svg", svg))
 }
 
 #[cfg(test)]

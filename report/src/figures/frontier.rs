@@ -91,7 +91,7 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
             }
         }
     });
-    Some(Figure { kind: Kind::Capacity, file: "frontier.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Capacity, "frontier.svg", svg))
 }
 
 #[cfg(test)]

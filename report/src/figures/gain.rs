@@ -63,7 +63,7 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
             }
         }
     });
-    Some(Figure { kind: Kind::Gain, file: "gain-over-load.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Gain, "gain-over-load.svg", svg))
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub fn ladder_figure(rungs: &[&str], bars: &[LadderBar], source: &str) -> Option
         c.text("loss in mean end-to-end latency (%)", (middle, bottom + 10.0 + LINE), Anchor::Middle, TEXT, INK);
         c.text(source, (MARGIN, height - MARGIN), Anchor::Start, TEXT - 1.0, GREY);
     });
-    Some(Figure { kind: Kind::Ladder, file: "ladder.svg".to_owned(), svg: figure })
+    Some(Figure::new(Kind::Ladder, "ladder.svg", figure))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub fn cost_figure(fitted: &[(u64, f64)], observed: &[(u64, f64)], source: &str)
         c.line(&points, FITTED.colour, 1.8, FITTED.dash);
         c.markers(&points, FITTED, MARKER);
     });
-    Some(Figure { kind: Kind::Fit, file: "cost.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Fit, "cost.svg", svg))
 }
 
 /// The acceptance of draft tokens at one position of a round.
@@ -92,7 +92,7 @@ pub fn positions_figure(positions: &[AtPosition], source: &str) -> Option<Figure
             c.marker(at(p, p.rate), if p.interval.is_some() { FITTED } else { EXTRAPOLATED });
         }
     });
-    Some(Figure { kind: Kind::Depth, file: "acceptance.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Depth, "acceptance.svg", svg))
 }
 
 #[cfg(test)]

@@ -123,6 +123,8 @@ pub struct Figure {
     pub file: String,
     /// The text of the SVG document.
     pub svg: String,
+    /// The same for a phone, `None` if a page shows the figure smaller there.
+    pub narrow: Option<String>,
 }
 
 const SPEEDUP: Quantity = Quantity {
@@ -316,8 +318,25 @@ fn bound(cells: &[&Cell]) -> String {
 /// Then come latencies, chosen draft lengths, acceptance, calibration, goodput, KV use and preemptions. The replicas of
 /// a fleet are last.
 pub fn figures(report: &Report) -> Vec<Figure> {
-    drawn(report, Sheet::Screen)
+    let mut figures = drawn(report, Sheet::Screen);
+    let mut view = View::new(report);
+    view.sheet = Sheet::Phone;
+    view.quiet = emphasis::quiet(report, &view);
+    for (_, name, quantity) in BY_POLICY {
+        let narrow = by_policy::draw(&view, quantity);
+        figures.iter_mut().filter(|f| f.file == format!("{name}.svg")).for_each(|f| f.narrow.clone_from(&narrow));
+    }
+    figures
 }
+
+/// The figures with a row for each policy: subject, file and quantity.
+const BY_POLICY: [(Kind, &str, &Quantity); 5] = [
+    (Kind::Behind, "behind", &BEHIND_FASTEST),
+    (Kind::Speedup, "speedup", &SPEEDUP),
+    (Kind::Attainment, "slo-attainment", &ATTAINMENT),
+    (Kind::Regret, "regret", &REGRET),
+    (Kind::Change, "change", &CHANGE),
+];
 
 /// Draws the figures of [`figures`] for a column of a paper: 3.3 inches wide, type of 8 points, without title and
 /// source.
@@ -326,6 +345,19 @@ pub fn column_figures(report: &Report) -> Vec<Figure> {
 }
 
 impl Figure {
+    /// A figure without a form for phones.
+    pub fn new(kind: Kind, file: impl Into<String>, svg: String) -> Figure {
+        Figure { kind, file: file.into(), svg, narrow: None }
+    }
+
+    /// The drawing for a page: the SVG, and its form for phones, of which the page's style shows one.
+    pub fn on_a_page(&self) -> String {
+        match &self.narrow {
+            None => self.svg.clone(),
+            Some(narrow) => format!("<div class=\"broad\">{}</div><div class=\"phone\">{narrow}</div>", self.svg),
+        }
+    }
+
     /// The figure's caption: the title, the names of the axes, and the source, read from the SVG.
     pub fn caption(&self) -> String {
         let part = |tag: &str| {
@@ -349,16 +381,9 @@ fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |kind, file: String, svg: String| {
         let file = unused(&figures, &file);
-        figures.push(Figure { kind, file, svg });
+        figures.push(Figure::new(kind, file, svg));
     };
-    let quantities = [
-        (Kind::Behind, "behind", &BEHIND_FASTEST),
-        (Kind::Speedup, "speedup", &SPEEDUP),
-        (Kind::Attainment, "slo-attainment", &ATTAINMENT),
-        (Kind::Regret, "regret", &REGRET),
-        (Kind::Change, "change", &CHANGE),
-    ];
-    for (kind, name, quantity) in quantities {
+    for (kind, name, quantity) in BY_POLICY {
         by_policy::draw(&view, quantity).into_iter().for_each(|svg| add(kind, name.to_owned(), svg));
         against::draw(&view, quantity).into_iter().for_each(|(path, svg)| add(kind, slug(name, &path), svg));
     }

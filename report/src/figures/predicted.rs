@@ -98,7 +98,7 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
             }
         }
     });
-    Some(Figure { kind: Kind::Validation, file: "predicted.svg".to_owned(), svg })
+    Some(Figure::new(Kind::Validation, "predicted.svg", svg))
 }
 
 #[cfg(test)]

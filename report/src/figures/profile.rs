@@ -98,10 +98,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         draw(c, passes.map(|p| (p.region, panel.at(p.measured_s * 1e3, p.predicted_s * 1e3))).collect());
     });
     let second = residuals.svg(|c, panel, i| residual_panel(c, panel, &residuals, &fits[i]));
-    vec![
-        Figure { kind: Kind::Fit, file: "predicted.svg".to_owned(), svg: first },
-        Figure { kind: Kind::Fit, file: "residuals.svg".to_owned(), svg: second },
-    ]
+    vec![Figure::new(Kind::Fit, "predicted.svg", first), Figure::new(Kind::Fit, "residuals.svg", second)]
 }
 
 fn residual_panel(c: &Canvas, panel: &Panel, page: &Page, fit: &ProfiledFit) {

@@ -12,6 +12,8 @@ pub enum Sheet {
     /// A column of a paper, 3.3 inches wide with type of 8 points. Title and source are in the caption, not in the
     /// figure.
     Column,
+    /// A page on a phone: as a column, with room for the longest names.
+    Phone,
 }
 
 impl Sheet {
@@ -20,6 +22,7 @@ impl Sheet {
         match self {
             Sheet::Screen => WIDTH,
             Sheet::Column => 3.3 * 72.0 / 8.0 * TEXT,
+            Sheet::Phone => 420.0,
         }
     }
 
@@ -30,7 +33,7 @@ impl Sheet {
 
     /// The largest width for tick labels of the vertical axis, px.
     pub fn labels(self) -> f64 {
-        if self == Sheet::Screen { 220.0 } else { 120.0 }
+        if self == Sheet::Column { 120.0 } else { 220.0 }
     }
 }
 

@@ -109,7 +109,7 @@ fn no_two_texts_overlap_and_none_leaves_the_page() {
 fn every_figure_names_its_policies_and_its_source() {
     for (name, report) in samples() {
         let policies: Vec<&str> = View::new(&report).policies.iter().map(|p| p.0).collect();
-        for Figure { file, svg, kind } in figures(&report) {
+        for Figure { file, svg, kind, .. } in figures(&report) {
             let texts = texts(&svg);
             let has = |what: &str| texts.iter().any(|t| t.text == what);
             // A policy that drafts nothing has no line in figures of draft tokens, and a policy that does not look at

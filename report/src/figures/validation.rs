@@ -101,7 +101,7 @@ pub fn validation_figures(of: &Validated) -> Vec<Figure> {
 }
 
 fn figure(file: &str, svg: String) -> Figure {
-    Figure { kind: Kind::Validation, file: file.to_owned(), svg }
+    Figure::new(Kind::Validation, file, svg)
 }
 
 fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, String), legend: &[RunKind]) -> Page {

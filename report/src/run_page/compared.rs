@@ -167,7 +167,7 @@ pub fn section(report: &Report, compared: &Compared, figures: &[&Figure]) -> Sec
         }
     });
     let caption = "Paired by seed.";
-    section.parts.extend(figures.iter().map(|f| Part::Figure { svg: f.svg.clone(), caption: caption.into() }));
+    section.parts.extend(figures.iter().map(|f| Part::Figure { svg: f.on_a_page(), caption: caption.into() }));
     section.parts.push(Part::Table(table(report, compared)));
     if !compared.unpaired.is_empty() {
         let title = format!("Not paired: {}", count(compared.unpaired.len(), "reason"));

@@ -65,7 +65,7 @@ fn drawn(figures: &[Figure], is_scaled: bool, open: usize) -> Vec<Part> {
     ];
     let mut parts = Vec::new();
     for (figures, caption) in [counts, requests].into_iter().zip(captions) {
-        let part = |f: &Figure, caption: &str| Part::Figure { svg: f.svg.clone(), caption: caption.to_owned() };
+        let part = |f: &Figure, caption: &str| Part::Figure { svg: f.on_a_page(), caption: caption.to_owned() };
         let (shown, rest) = figures.split_at(open.min(figures.len()));
         parts.extend(shown.iter().enumerate().map(|(i, f)| part(f, if i == 0 { &caption } else { "" })));
         if !rest.is_empty() {

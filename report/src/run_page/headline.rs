@@ -8,9 +8,6 @@ use crate::rank::{CLOSE, Ranking, baseline, fixed_length, for_all, rank};
 use crate::which::AS_GOOD;
 use crate::{Cell, Report, Source, Swept};
 
-/// If more combinations of swept values than this were run, the sentences on them are folded away.
-const OPEN: usize = 8;
-
 /// One combination of swept values, and the ranking of the policies there; `None` if no policy can be ranked.
 type Ranked<'r, 'v> = (&'r [Swept], Option<Ranking<'v>>);
 
@@ -21,18 +18,14 @@ pub fn headline(report: &Report) -> String {
     answer(report, &view, &ranked(report, &view))
 }
 
-/// The page's headline. If settings were swept, a list with a sentence on each combination of swept values follows. If
+/// The page's headline. If settings were swept, a sentence on each combination of swept values follows, folded. If
 /// some policies stop drafting for a TPOT bound, a text on them follows.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
     let ranked = ranked(report, view);
     let mut parts = vec![Part::Headline(answer(report, view, &ranked))];
     if ranked.len() > 1 {
         let list = ranked.iter().map(|(c, r)| format!("{}: {}", words(*c), said(report, view, c, r.as_ref())));
-        let list = Part::List(list.collect());
-        parts.push(match ranked.len() {
-            n if n > OPEN => Part::More { title: "Setting by setting".into(), parts: vec![list] },
-            _ => list,
-        });
+        parts.push(Part::More { title: "Each setting in a sentence".into(), parts: vec![Part::List(list.collect())] });
     }
     parts.extend(balance::stops_for_slo(view).map(Part::Text));
     parts

@@ -63,11 +63,16 @@ pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     let mut lead = Vec::new();
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
-    lead.extend(headline::parts(report, &view));
+    let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
+    let mut said = headline::parts(report, &view).into_iter();
+    lead.extend(said.next());
+    // The picture comes before the notes. A sweep has its table of settings there.
+    let alone = view.combinations.len() == 1;
+    lead.extend(if alone { behind(&view, &pick) } else { vec![] });
+    lead.extend(said);
     lead.extend(run.compared.as_ref().map(|c| Part::Text(c.sentence(report))));
     lead.extend(run.beside.clone().map(Part::Text));
     lead.extend(balance::overloads(report));
-    let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
     lead.extend(warnings(run));
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(run.claims.clone());
@@ -76,7 +81,7 @@ pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     sections.push(results::section(report, &view));
     sections.extend(why::section(report, &view));
     sections.extend(fleet::section(report, &view, figures));
-    let (with_figures, absent) = shown(report.source, &view, pick).into_iter().partition(has_figures);
+    let (with_figures, absent) = shown(report.source, &view, pick, alone).into_iter().partition(has_figures);
     sections.extend::<Vec<Section>>(with_figures);
     sections.extend(not_shown(absent));
     sections.extend(explore(run.explorer.as_ref(), report.source));
@@ -92,6 +97,14 @@ pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
         beside: vec![TIMING.to_owned()],
         ..Page::default()
     }
+}
+
+/// The figures of the distance to the fastest policy; none if only one policy ran.
+fn behind<'a>(view: &View, pick: &impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Part> {
+    let caption = "How much longer requests take on average than under the fastest policy that a server can run, paired by \
+                   seed. The bound and the oracles may be faster. In colour: the fastest and those as good, plain decoding \
+                   and the bound; a tap on any policy brings it forward.";
+    if view.policies.len() > 1 { parts(&pick(&[Kind::Behind]), caption) } else { vec![] }
 }
 
 fn empty_policies(report: &Report) -> Option<String> {
@@ -156,7 +169,12 @@ fn not_shown(absent: Vec<Section>) -> Option<Section> {
 
 /// The page's sections with figures. A section explains its figures. A section without figures names the setting that
 /// gives them. Sections that need a simulator are left out of an observed run.
-fn shown<'a>(source: Source, view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Section> {
+fn shown<'a>(
+    source: Source,
+    view: &View,
+    pick: impl Fn(&[Kind]) -> Vec<&'a Figure>,
+    without_behind: bool,
+) -> Vec<Section> {
     let several_seeds = view.seeds.len() > 1;
     let section = |id: &str, title: &str, kinds: &[Kind], caption: &str, missing: &str| {
         let mut section = Section::new(id, title);
@@ -166,17 +184,7 @@ fn shown<'a>(source: Source, view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figu
         }
         section
     };
-    let mut behind = section(
-        "behind",
-        "Against the fastest",
-        &[Kind::Behind],
-        "How much longer requests take on average than under the fastest policy that a server can run, paired by seed. The \
-         bound and the oracles may be faster. In colour: the fastest and those as good, plain decoding and the bound; a tap \
-         on any policy brings it forward.",
-        "",
-    );
-    // If only one policy ran, the section on the distance to the fastest policy stays empty.
-    behind.parts.retain(|part| !matches!(part, Part::Missing(_)) && view.policies.len() > 1);
+    let behind = if without_behind { vec![] } else { behind(view, &pick) };
     let tradeoff = parts(
         &pick(&[Kind::Tradeoff]),
         "Each path is a policy as the load grows. Up is more work from the same machines, left is faster answers; in the shaded \
@@ -201,7 +209,9 @@ fn shown<'a>(source: Source, view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figu
     if !tradeoff.is_empty() {
         first.push(Section { parts: tradeoff, ..Section::new("tradeoff", "Throughput and time per token") });
     }
-    first.extend((!behind.parts.is_empty()).then_some(behind));
+    if !behind.is_empty() {
+        first.push(Section { parts: behind, ..Section::new("behind", "Against the fastest") });
+    }
     first.extend([
         speedup,
         slo,
@@ -275,7 +285,7 @@ fn shown<'a>(source: Source, view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figu
 /// The texts and drawings of a section that shows `figures`. Of the figures of batch size over time, and of the figures
 /// of draft length over time, only the first is shown; the others are folded away.
 fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
-    let part = |f: &Figure, caption: &str| Part::Figure { svg: f.svg.clone(), caption: caption.to_owned() };
+    let part = |f: &Figure, caption: &str| Part::Figure { svg: f.on_a_page(), caption: caption.to_owned() };
     let repeats = |kind: Kind| matches!(kind, Kind::BatchSize | Kind::DraftLength);
     let mut parts: Vec<Part> = Vec::new();
     let mut folded = Vec::new();

@@ -31,6 +31,7 @@ const fn column(
     Column { name, meaning, of, unit, decimals, scale: Scale::Amount, interval: false }
 }
 
+/// The first ones are shown at once; a tick shows the others.
 const COLUMNS: [Column; 18] = [
     Column {
         interval: true,
@@ -38,6 +39,17 @@ const COLUMNS: [Column; 18] = [
         ..column("speedup\n×", "mean E2E of autoregressive / mean E2E of the policy, same draws", |c| c.speedup, 1.0, 2)
     },
     column("E2E mean\ns", "mean end-to-end latency", |c| c.e2e_mean_s(), 1.0, 3),
+    column("TTFT mean\nms", "mean time to first token", |c| c.summary.ttft.map(|q| q.mean), 1e3, 1),
+    column(
+        "TPOT p99\nms",
+        "99th percentile of the time per output token after the first",
+        |c| c.summary.tpot.map(|q| q.p99),
+        1e3,
+        2,
+    ),
+    column("SLO met\n%", "requests that met every bound", |c| c.summary.slo_attainment, 100.0, 1),
+    column("accept\nlength", "1 + accepted / rounds", |c| c.summary.mean_acceptance_length, 1.0, 2),
+    column("draft\nlength", "drafted tokens a request-step", |c| Some(c.summary.drafted_per_step), 1.0, 2),
     column(
         "regret\n%",
         "mean E2E over that of oracle-goodput, the bound for chains of drafts, less 1",
@@ -45,12 +57,9 @@ const COLUMNS: [Column; 18] = [
         100.0,
         1,
     ),
-    column("TTFT mean\nms", "mean time to first token", |c| c.summary.ttft.map(|q| q.mean), 1e3, 1),
     column("TTFT p99\nms", "99th percentile of the time to first token", |c| c.summary.ttft.map(|q| q.p99), 1e3, 1),
     column("TPOT p50\nms", "median time per output token after the first", |c| c.summary.tpot.map(|q| q.p50), 1e3, 2),
     column("TPOT p90\nms", "90th percentile", |c| c.summary.tpot.map(|q| q.p90), 1e3, 2),
-    column("TPOT p99\nms", "99th percentile", |c| c.summary.tpot.map(|q| q.p99), 1e3, 2),
-    column("SLO met\n%", "requests that met every bound", |c| c.summary.slo_attainment, 100.0, 1),
     column(
         "goodput\ntok/s",
         "output tokens of finished requests a second",
@@ -59,8 +68,6 @@ const COLUMNS: [Column; 18] = [
         0,
     ),
     column("accepted\n%", "accepted / drafted", |c| c.summary.acceptance_rate, 100.0, 1),
-    column("accept\nlength", "1 + accepted / rounds", |c| c.summary.mean_acceptance_length, 1.0, 2),
-    column("draft\nlength", "drafted tokens a request-step", |c| Some(c.summary.drafted_per_step), 1.0, 2),
     column("batch\nsize", "decode batch size, weighted by time", |c| Some(c.summary.mean_batch_size), 1.0, 1),
     column("KV peak\n%", "most blocks in use at once", |c| Some(c.summary.kv_use_peak), 100.0, 0),
     column(

@@ -33,7 +33,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
                  dashed line is the share that is asked for."
             }
         };
-        capacity.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
+        capacity.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.into() });
     }
     capacity.parts.push(Part::Table(table(answer, plan)));
     let mut notes = Section::new("notes", "Notes on the numbers");

@@ -46,7 +46,7 @@ pub fn page(ladders: &Ladders) -> Page {
     if let Some(figure) = ladder_figure(&RUNGS.map(|(name, _)| name), &bars, &heading(ladders)) {
         let caption = "Each bar is what one more piece of knowledge takes off the loss, from the policy as it is (right) to the \
                        best oracle (0). A bar to the right of the one above it is negative.";
-        section.parts.push(Part::Figure { svg: figure.svg, caption: caption.to_owned() });
+        section.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.to_owned() });
     }
     let columns: Vec<(&str, &str)> =
         [("policy", ""), ("L", "100 ln(E2E / E2E of the best oracle)")].into_iter().chain(RUNGS).collect();

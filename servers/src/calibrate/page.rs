@@ -117,7 +117,7 @@ fn costs(c: &Calibration) -> Section {
     if let Some(figure) = cost_figure(&fit.curve(), &seen, &format!("observed, {} steps without drafts", seen.len())) {
         let caption = "The fitted time of a pass by its tokens, without the part for its context, and the observed steps less \
                        the same part.";
-        section.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
+        section.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.into() });
     }
     let points: Vec<String> = fit.batched.iter().map(|(b, s)| format!("{b}: {}", ms(*s))).collect();
     section.parts.push(Part::Facts(vec![
@@ -199,7 +199,7 @@ fn costs(c: &Calibration) -> Section {
         "What the fit says of each step against what it took: observed.",
         "What is left over, by tokens: a slope or a bend is something that the fit does not know.",
     ]) {
-        section.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
+        section.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.into() });
     }
     section
 }

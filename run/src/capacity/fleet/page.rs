@@ -29,7 +29,7 @@ pub fn page(answer: &FleetAnswer, plan: &Plan, folder: &Folder, figure: Option<F
     if let Some(figure) = figure {
         let caption = "Each point is a fleet, from few replicas at the left to many. Grey fleets do not carry the \
                        load: too few requests keep every bound, or their queue grows. The dashed line is the bound on this latency.";
-        fleets.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
+        fleets.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.into() });
     }
     let mut sections = vec![fleets];
     if !answer.ways.is_empty() {
