@@ -1,7 +1,6 @@
 //! `foretoken export dynamo`: a `DynamoGraphDeployment` with vLLM's worker.
 
 use super::sweep::{DeployArgs, Swept, quoted};
-use super::target;
 use crate::commands::print;
 use foretoken_run::spec::problem::Result;
 
@@ -13,7 +12,7 @@ model of it in AIConfigurator 0.12, and vLLM 0.33's own parser accepts the flags
 
 pub fn run(args: &DeployArgs) -> Result<()> {
     let swept = args.sweep.run()?;
-    print(&text(&swept, target(args, &swept)?)?)
+    print(&text(&swept, args.target(&swept)?)?)
 }
 
 pub fn text(swept: &Swept, target: &str) -> Result<String> {

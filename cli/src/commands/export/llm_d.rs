@@ -1,7 +1,6 @@
 //! `foretoken export llm-d`: values for llm-d's chart `llm-d-modelservice`.
 
 use super::sweep::{DeployArgs, Swept, quoted};
-use super::target;
 use crate::commands::print;
 use foretoken_run::spec::problem::Result;
 
@@ -13,7 +12,7 @@ containers replaces theirs. The chart's schema (v0.4.12) accepts such values, an
 
 pub fn run(args: &DeployArgs) -> Result<()> {
     let swept = args.sweep.run()?;
-    print(&text(&swept, target(args, &swept)?)?)
+    print(&text(&swept, args.target(&swept)?)?)
 }
 
 pub fn text(swept: &Swept, target: &str) -> Result<String> {

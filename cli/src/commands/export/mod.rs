@@ -11,8 +11,8 @@ mod tensorrt_llm;
 mod vllm;
 
 use clap::{Args, Subcommand};
-use foretoken_run::spec::problem::{Problem, Result};
-use sweep::{DeployArgs, SweepArgs, Swept};
+use foretoken_run::spec::problem::Result;
+use sweep::{DeployArgs, SweepArgs};
 
 pub const EXAMPLES: &str = "Examples:
   foretoken export sglang sglang-gen3
@@ -61,12 +61,4 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         ExportCommand::Sglang(args) => sglang::policy(args),
         ExportCommand::Perfetto(args) => perfetto::perfetto(args),
     }
-}
-
-/// The target model of a file that starts a whole server.
-fn target<'a>(args: &'a DeployArgs, swept: &'a Swept) -> Result<&'a str> {
-    args.target.as_deref().or(swept.target.as_deref()).ok_or_else(|| {
-        Problem::bad_input("which model does the server run? The experiment names no preset")
-            .help("--target NAME, as vLLM finds it")
-    })
 }

@@ -39,6 +39,16 @@ pub struct DeployArgs {
     pub target: Option<String>,
 }
 
+impl DeployArgs {
+    /// The target model of a file that starts a whole server.
+    pub fn target<'a>(&'a self, swept: &'a Swept) -> Result<&'a str> {
+        self.target.as_deref().or(swept.target.as_deref()).ok_or_else(|| {
+            Problem::bad_input("which model does the server run? The experiment names no preset")
+                .help("--target NAME, as vLLM finds it")
+        })
+    }
+}
+
 /// What a sweep found, and the server that it is for.
 #[derive(Debug)]
 pub struct Swept {
