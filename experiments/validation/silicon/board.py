@@ -83,11 +83,16 @@ def run(args):
     found = pd.DataFrame.from_dict(found, orient="index").reindex(columns=["tpot", "ttft", "refused"])
     for words, count in found["refused"].dropna().astype(str).str.slice(0, 200).value_counts().items():
         print(f"refused: {count} {words}")
-    rows = rows.join(found)[lambda r: r["refused"].isna()].set_index("id")
-    new = rows[["half", "suspect"]].assign(drawn=args.filter or "at random")
+    add(rows.join(found)[lambda r: r["refused"].isna()], args.column, args.filter or "at random")
+
+
+def add(rows, column, drawn="at random"):
+    """Writes the predictions `tpot` and `ttft` of rows into board.csv, with their errors, as `column`."""
+    rows = rows.set_index("id")
+    new = rows[["half", "suspect"]].assign(drawn=drawn)
     for what, measured in MEASURED.items():
-        new[f"{args.column}_{what}_ms"] = rows[what].round(3)
-        new[f"{args.column}_{what}_error"] = (100 * (rows[what] / rows[measured] - 1)).round(2)
+        new[f"{column}_{what}_ms"] = rows[what].astype(float).round(3)
+        new[f"{column}_{what}_error"] = (100 * (rows[what] / rows[measured] - 1)).astype(float).round(2)
     if BOARD.exists():
         old = pd.read_csv(BOARD, keep_default_na=False, na_values=[""]).set_index("id")
         old["suspect"] = old["suspect"].fillna("")
@@ -95,7 +100,7 @@ def run(args):
         new["drawn"] = old["drawn"].reindex(new.index).fillna(new["drawn"])
         new = new.combine_first(old)[[*old.columns, *(c for c in new.columns if c not in old.columns)]]
     new.sort_index().to_csv(BOARD)
-    print(f"{len(rows)} rows; {words_of(new[new['half'] == 'judge'][f'{args.column}_tpot_error'])} on the judged half")
+    print(f"{len(rows)} rows; {words_of(new[new['half'] == 'judge'][f'{column}_tpot_error'])} on the judged half")
 
 
 def words_of(errors):
