@@ -77,9 +77,9 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Does drafting win without host time, and lose with it?
+    /// Does host time turn the answer around? Drafting wins without it and loses with it, or the reverse.
     fn turns(&self) -> bool {
-        self.without > 1.0 && self.with <= 1.0
+        (self.without > 1.0) != (self.with > 1.0)
     }
 
     fn becomes(&self) -> String {
@@ -92,7 +92,7 @@ impl HostBand {
     /// The sentences of the report on how host time would change the policy's speedup.
     pub fn in_words(&self) -> String {
         let HostBand { source, policy, seed, tried } = self;
-        let begin = "Costs are a roofline, and no host time is counted ([engine.host])";
+        let begin = "No host time is counted ([engine.host])";
         let becomes = match tried.as_slice() {
             [] => {
                 return format!(
@@ -107,17 +107,18 @@ impl HostBand {
         let to_the_end = tried.iter().skip_while(|t| !t.turns()).all(|t| t.with <= 1.0);
         let turns = match turned.as_slice() {
             [] => String::new(),
-            [_] if tried.len() == 1 => " The answer turns within this band: it is no recommendation.".to_owned(),
+            [_] if tried.len() == 1 => " The answer turns within this band.".to_owned(),
             [first, ..] if to_the_end => {
-                format!(" From {} on the answer turns within this band: it is no recommendation there.", first.at)
+                format!(" From {} on the answer turns within this band.", first.at)
             }
             all => {
                 let at: Vec<&str> = all.iter().map(|t| t.at.as_str()).collect();
-                format!(" The answer turns within this band at {}: it is no recommendation there.", at.join(", "))
+                format!(" The answer turns within this band at {}.", at.join(", "))
             }
         };
+        let depends = if turned.is_empty() { String::new() } else { format!("{DEPENDS} ") };
         format!(
-            "{begin}. With that of a measured server ({source}) the speedup of {policy} {becomes} (seed {seed}).{turns}"
+            "{depends}{begin}. With that of a measured server ({source}) the speedup of {policy} {becomes} (seed {seed}).{turns}"
         )
     }
 }
@@ -139,10 +140,16 @@ mod tests {
             said.contains("fixed-3 is 1.60× and not 1.94× at load = 1, is 0.97× and not 2.10× at load = 2"),
             "{said}"
         );
-        assert!(said.ends_with("From load = 2 on the answer turns within this band: it is no recommendation there."));
+        assert!(
+            said.starts_with(DEPENDS) && said.ends_with("From load = 2 on the answer turns within this band."),
+            "{said}"
+        );
         let said = band(&[(1.94, 0.9), (2.1, 1.2)]).in_words();
-        assert!(said.ends_with("turns within this band at load = 1: it is no recommendation there."), "{said}");
-        assert!(band(&[(1.5, 1.2), (1.4, 1.1)]).in_words().ends_with("(seed 1)."));
+        assert!(said.ends_with("turns within this band at load = 1."), "{said}");
+        let said = band(&[(1.5, 1.2), (1.4, 1.1)]).in_words();
+        assert!(said.starts_with("No host time is counted") && said.ends_with("(seed 1)."), "{said}");
+        let said = band(&[(0.9, 1.2)]).in_words();
+        assert!(said.starts_with(DEPENDS) && said.ends_with("turns within this band."), "{said}");
         let said = band(&[(1.5, 0.8)]).in_words();
         assert!(said.contains("fixed-3 is 0.80× and not 1.50× (seed 1). The answer turns"), "{said}");
         assert!(band(&[]).in_words().contains("loses a third"));

@@ -31,6 +31,7 @@ mod host_tried;
 pub mod inert;
 pub mod interrupt;
 pub mod keep_runs;
+mod kernel_times;
 pub mod ladder;
 pub mod load;
 mod locate;

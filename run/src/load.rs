@@ -1,5 +1,6 @@
 //! Makes a [`Plan`] from an experiment file and `--set` arguments.
 
+use crate::kernel_times;
 use crate::locate::locate;
 use crate::model_config::read_configs;
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
@@ -11,7 +12,6 @@ use crate::spec::read::trace_problem;
 use crate::spec::text;
 use crate::{arena, bound, golden, papers, questions};
 use foretoken_policies::{PolicySpec, from_sglang_json};
-use foretoken_profiler::hardware::LatencySpec;
 use foretoken_sim::Version;
 use foretoken_traces::{TraceError, TraceSpec};
 use std::collections::BTreeMap;
@@ -100,7 +100,8 @@ impl Plan {
     }
 
     /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables
-    /// (recorded acceptance) and text files, so they may be missing. The hardware profile is read.
+    /// (recorded acceptance) and text files, so they may be missing. The hardware profile is read. Pass times of
+    /// measured kernels are taken from the folder, so their package may be missing.
     ///
     /// # Errors
     /// The folder has no readable `experiment.toml`, its profile cannot be read, or the experiment is wrong (see
@@ -110,6 +111,7 @@ impl Plan {
         let text = fs_err::read_to_string(&file).map_err(|e| {
             Problem::bad_input(format!("cannot read what was run: {e}")).help("the folder is not whole: run it again")
         })?;
+        kernel_times::restore(folder)?;
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
@@ -154,7 +156,7 @@ impl Plan {
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, variant.derived, &variant.filled, &sweeps)?);
             }
-            config_warnings.extend(kernel_notes(&experiment));
+            config_warnings.extend(kernel_times::notes(&experiment, variant.derived));
             variants.push(variant);
         }
         let first = &variants.first().expect("a document has at least one variant").experiment;
@@ -343,6 +345,7 @@ impl Derived {
                 && absent("sliding_window")
                 && absent("window_groups"),
             draft_kv: both_known && absent("draft_kv"),
+            frontend_s: experiment.hardware.target.frontend_s().is_some() && absent("frontend_s"),
         }
     }
 }
@@ -358,19 +361,6 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
             (entrants, 0)
         }
     }
-}
-
-/// What was chosen, repaired, held or borrowed in costs that are summed from measured kernels.
-fn kernel_notes(experiment: &Experiment) -> Vec<String> {
-    let costs = [("target", &experiment.hardware.target), ("draft", &experiment.hardware.draft)];
-    let of = |(role, costs): (&str, &LatencySpec)| match costs {
-        LatencySpec::Kernels(kernels) => kernels.provenance().map_or_else(
-            |_| Vec::new(),
-            |times| times.notes.iter().map(|note| format!("hardware.{role}.kernels: {note}")).collect(),
-        ),
-        _ => Vec::new(),
-    };
-    costs.into_iter().flat_map(of).collect()
 }
 
 /// The experiment as TOML, with every default written out and the sweeps as in the file. Leaves out settings that were
@@ -393,6 +383,7 @@ fn resolve(
             ("request_blocks", derived.request_blocks),
             ("sliding_window", derived.windows),
             ("window_groups", derived.windows),
+            ("frontend_s", derived.frontend_s),
         ];
         keys.into_iter().filter(|(_, derived)| *derived).for_each(|(key, _)| _ = engine.remove(key));
     }

@@ -107,7 +107,14 @@ fn blocks_are_derived_from_the_hardware_unless_given() {
         let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
         Plan::load(&shipped("quickstart.toml"), &sets).unwrap().variants[0].derived
     };
-    let all = Derived { num_gpu_blocks: true, state_blocks: true, request_blocks: true, windows: true, draft_kv: true };
+    let all = Derived {
+        num_gpu_blocks: true,
+        state_blocks: true,
+        request_blocks: true,
+        windows: true,
+        draft_kv: true,
+        frontend_s: false,
+    };
     assert_eq!(derived(&[]), all);
     let given = ["engine.num_gpu_blocks=100", "engine.draft_kv=none"];
     assert_eq!(derived(&given), Derived { num_gpu_blocks: false, draft_kv: false, ..all });

@@ -110,6 +110,8 @@ pub struct Derived {
     pub windows: bool,
     /// Was `engine.draft_kv`, the draft model's part of the KV memory, derived from the hardware?
     pub draft_kv: bool,
+    /// Was `engine.frontend_s`, the way between client and scheduler, derived from the engine that the hardware names?
+    pub frontend_s: bool,
 }
 
 /// A policy that takes part in an experiment's comparison.

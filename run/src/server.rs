@@ -267,6 +267,9 @@ impl Variant {
             let ratio = draft.without_windows().kv_bytes_token / target.kv_bytes_token;
             config.draft_kv = DraftKv::EqualSplit { ratio };
         }
+        if self.derived.frontend_s {
+            config.frontend_s = hardware.target.frontend_s().unwrap_or_default();
+        }
         if let Some(target) = target_memory {
             // The states of a draft model are in the target's pool too.
             let draft = if drafting && !own_device { hardware.draft.memory() } else { None };

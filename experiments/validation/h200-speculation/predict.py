@@ -16,6 +16,8 @@ KS = (0, 1, 3, 7)
 def experiment(kind, k, clients, accepted, folder):
     """The text of a cell's experiment. `accepted`: share of rounds in which the draft at each position was accepted."""
     engine = ', engine = "vllm"' if kind == "kernels" else ""
+    # The server ran with VLLM_MXFP4_USE_MARLIN=1.
+    marlin = ", marlin = true" if kind == "kernels" else ""
     policy = f"fixed = {{ k = {k} }}" if k else "autoregressive = {}"
     # A rate is the share among rounds in which the position before was accepted.
     rates = [round(share / before, 4) for share, before in zip(accepted, [1.0, *accepted])] or [0.5]
@@ -28,7 +30,7 @@ seeds = [1]
 policies = [{{ {policy} }}]
 
 [hardware]
-target = {{ {kind} = {{ gpu = "h200", model = "gpt-oss-120b", weight_only = true{engine} }} }}
+target = {{ {kind} = {{ gpu = "h200", model = "gpt-oss-120b", weight_only = true{engine}{marlin} }} }}
 draft = {{ {kind} = {{ gpu = "h200", model = "eagle3-gpt-oss-120b"{engine} }} }}
 
 [engine]

@@ -165,7 +165,7 @@ def figure(args):
     for error in range(0, most + 1, 10):
         parts.append(f'<text x="{x(error):.1f}" y="{top + height + 20}" text-anchor="middle">{error}</text>')
     parts.append(f'<text x="{left + width / 2}" y="{top + height + 42}" text-anchor="middle">error of TPOT, % (without sign)</text>')
-    for name, colour in zip(columns_of(board), ("#2a6fbb", "#d1495b", "#777777")):
+    for name, colour in zip(columns_of(board), ("#777777", "#2a6fbb", "#d1495b")):
         errors = board[f"{name}_tpot_error"].abs().sort_values()
         points = [(e, (i + 1) / len(errors)) for i, e in enumerate(errors) if e <= most]
         line = "L".join(f"{x(e):.1f} {y(share):.1f}" for e, share in points)

@@ -26,6 +26,7 @@ Checkpoint = collections.namedtuple("Checkpoint", "file bits", defaults=(None,))
 # The file of a (model, precision). `bits`: the quantisation_config that the file lacks, or "beside" if it stands in the
 # file beside it.
 FP8 = {"quant_method": "fp8", "modules_to_not_convert": ["lm_head"]}
+FP8_BLOCKS = FP8 | {"weight_block_size": [128, 128]}
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
 LLAMA_8B, LLAMA_70B = "meta-llama--Meta-Llama-3.1-8B", "meta-llama--Meta-Llama-3.1-70B"
 DEEPSEEK_FP4 = Checkpoint("nvidia--DeepSeek-V3.1-NVFP4", "beside")
@@ -50,7 +51,7 @@ CHECKPOINTS = {
     ("MiniMaxAI/MiniMax-M2.5", "fp8"): Checkpoint("MiniMaxAI--MiniMax-M2.5"),
     ("MiniMaxAI/MiniMax-M2.5", "fp4"): Checkpoint("nvidia--MiniMax-M2.5-NVFP4"),
     ("Qwen/Qwen3.5-397B-A17B", "bf16"): Checkpoint("Qwen--Qwen3.5-397B-A17B"),
-    ("Qwen/Qwen3.5-397B-A17B", "fp8"): Checkpoint("Qwen--Qwen3.5-397B-A17B", FP8),
+    ("Qwen/Qwen3.5-397B-A17B", "fp8"): Checkpoint("Qwen--Qwen3.5-397B-A17B", FP8_BLOCKS),
     ("Qwen/Qwen3.5-397B-A17B", "fp4"): Checkpoint("nvidia--Qwen3.5-397B-A17B-NVFP4"),
     ("moonshotai/Kimi-K2.5", "int4"): Checkpoint("moonshotai--Kimi-K2.5"),
     ("moonshotai/Kimi-K2.5", "fp4"): Checkpoint("nvidia--Kimi-K2.5-NVFP4"),
@@ -199,7 +200,11 @@ def kernels(roofline, row):
     config = json.loads(pathlib.Path(roofline["model"]["config"]).read_text())
     config = config.get("text_config", config) | config
     quantised = config.get("quantization_config") or {}
-    return roofline | {"engine": row["backend"], "fp8_blocks": "weight_block_size" in quantised}
+    blocks = "weight_block_size" in quantised or row["gemm_quant_mode"] == "fp8_block"
+    said = roofline | {"engine": row["backend"], "fp8_blocks": blocks}
+    # Nightly builds and the oldest rows name no release.
+    version = word(row["backend_version"])
+    return said | ({"version": version} if version[:1].isdigit() else {})
 
 
 def toml(value):

@@ -9,6 +9,7 @@ pub mod config;
 pub mod floors;
 pub mod golden;
 pub mod gpus;
+mod hosts;
 pub mod kernel_tables;
 mod measured;
 pub mod models;
@@ -17,6 +18,7 @@ mod spec;
 mod staircase;
 
 pub use bad::BadLatency;
+pub use hosts::Host;
 pub use kernel_tables::KernelsSpec;
 pub use measured::{Measured, MeasuredSpec};
 pub use roofline::{Memory, Roofline, RooflineSpec};

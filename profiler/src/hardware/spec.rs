@@ -82,6 +82,15 @@ impl LatencySpec {
         }
     }
 
+    /// Time of a request's way from the client to the scheduler and of its answer's way back, seconds, on servers of
+    /// the engine that the costs name. `None` if they name no engine.
+    pub fn frontend_s(&self) -> Option<f64> {
+        match self {
+            LatencySpec::Kernels(k) => Some(k.host().frontend_s),
+            _ => None,
+        }
+    }
+
     /// The memory that weights and activations leave for KV. `None` for costs that name no model. Also `None` if the
     /// GPU or the model is unknown, or if a number of them is out of its range.
     pub fn memory(&self) -> Option<Memory> {

@@ -3,7 +3,7 @@
 use super::lock::Lock;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
 use super::own::{
-    CELLS, EXPERIMENT, FIGURES, PROBES, RECORDINGS, REPORT, SHARDS, TAPES, is_own, remove_own, tell_left,
+    CELLS, EXPERIMENT, FIGURES, KERNELS, PROBES, RECORDINGS, REPORT, SHARDS, TAPES, is_own, remove_own, tell_left,
 };
 use super::progress::Speed;
 use super::unwritten::write_problem;
@@ -59,13 +59,14 @@ pub const LADDER_JSON: &str = "ladder.json";
 pub const LADDER_PAGE: &str = "ladder.html";
 /// The names of all files and folders that the program may write into a results folder. `--overwrite` removes only
 /// these.
-const OURS: [&str; 43] = [
+const OURS: [&str; 44] = [
     MANIFEST,
     CELLS,
     SHARDS,
     FIGURES,
     REPORT,
     EXPERIMENT,
+    KERNELS,
     "summary.parquet",
     "requests.parquet",
     "steps.parquet",
@@ -202,9 +203,16 @@ impl Folder {
     /// The experiment cannot be written as TOML, or the manifest or the experiment's file cannot be written.
     pub fn replan(&self, plan: &Plan) -> Result<()> {
         let text = plan.resolved_for(&self.path)?;
+        let kernels = plan.kernels()?;
         // The manifest is written before the experiment, because --resume recognises a run by its manifest.
-        let files = BTreeMap::from([(EXPERIMENT.to_owned(), foretoken_report::intact::seal::digest(text.as_bytes()))]);
-        self.write_manifest(plan, files, None, false)?;
+        let written = [(EXPERIMENT, Some(&text)), (KERNELS, kernels.as_ref())];
+        let files = written.into_iter().filter_map(|(name, text)| {
+            text.map(|t| (name.to_owned(), foretoken_report::intact::seal::digest(t.as_bytes())))
+        });
+        self.write_manifest(plan, files.collect(), None, false)?;
+        if let Some(kernels) = &kernels {
+            self.write(KERNELS, kernels.as_bytes())?;
+        }
         self.write(EXPERIMENT, text.as_bytes())
     }
 
@@ -236,7 +244,7 @@ impl Folder {
         if !self.fresh || finished {
             return;
         }
-        for name in [MANIFEST, EXPERIMENT] {
+        for name in [MANIFEST, EXPERIMENT, KERNELS] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
         // `remove_dir` fails if a folder is not empty, so no file is lost.

@@ -1,7 +1,9 @@
 //! Measured points, and the straight lines between them.
 
+use serde::{Deserialize, Serialize};
+
 /// Seconds by a size, in ascending order of sizes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Curve(Vec<(f64, f64)>);
 
 impl Curve {
@@ -64,7 +66,7 @@ impl Curve {
 }
 
 /// Seconds by a number of requests and the context of each.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Grid(Vec<(f64, Curve)>);
 
 impl Grid {

@@ -7,6 +7,10 @@ use super::table_set::{Missing, TableSet};
 /// How tokens choose experts in the tables, in the order in which the tables are taken. Real tokens choose unevenly.
 const ROUTINGS: [&str; 3] = ["power_law_1.2", "power_law_1.01", "balanced"];
 
+/// Kernels whose times are wrong: vLLM 0.19's experts in int4 take 2 to 4 times as long as in vLLM 0.24 and in SGLang
+/// 0.5.10 and 0.5.14, all by Marlin.
+const WRONG: &str = "vllm_marlin_int4_moe";
+
 /// A block of routed experts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
@@ -62,11 +66,11 @@ pub(super) fn curve(tables: &TableSet, kinds: &[&'static str], block: Block) -> 
             (_, spread) => format!(", spread over {spread} GPUs"),
         };
         let what = format!("experts in {kind}: {active} of {total}, {width} wide, {inner} inside{how}");
-        let words = ["moe_dtype", "distribution"];
+        let words = ["moe_dtype", "distribution", "kernel_source"];
         let found = tables.first(("moe", "moe"), tables.engine, (&columns, &words), &what, |table| {
             ROUTINGS.into_iter().find_map(|routing| {
                 let words = [("moe_dtype", *kind), ("distribution", routing)];
-                let points = table.rows_where(&shape, &words);
+                let points = table.rows_where(&shape, &words).filter(|&r| table.word("kernel_source", r) != WRONG);
                 let curve = Curve::new(
                     points.map(|row| (table.number("num_tokens", row) as f64, table.seconds(row))).collect(),
                 );
@@ -82,4 +86,45 @@ pub(super) fn curve(tables: &TableSet, kinds: &[&'static str], block: Block) -> 
         }
     }
     Err(last)
+}
+
+/// The curve, and at each size no less than Marlin kernels take. Only a few shapes were measured with Marlin. The time
+/// of the one whose experts are nearest in size is taken at as many tokens of an expert, in proportion to the weights
+/// of all experts. Where weights are read, both kernels take the same time; for prompts Marlin takes longer.
+///
+/// # Errors
+/// No version of the table has experts of this precision and split by Marlin kernels.
+pub(super) fn by_marlin(
+    tables: &TableSet,
+    kinds: &[&'static str],
+    block: Block,
+    curve: &Curve,
+) -> Result<Curve, Missing> {
+    let Block { width, inner, total, active, split, spread } = block;
+    let gpus = [("moe_tp_size", i64::from(split)), ("moe_ep_size", i64::from(spread))];
+    let columns = ["hidden_size", "inter_size", "num_experts", "topk", "moe_tp_size", "moe_ep_size", "num_tokens"];
+    let weights = f64::from(width) * f64::from(inner);
+    let what = format!("experts in {} by Marlin kernels", kinds.join(" or "));
+    let words = ["moe_dtype", "distribution", "kernel_source"];
+    let (points, [w, i, e, k]) = tables.first(("moe", "moe"), tables.engine, (&columns, &words), &what, |table| {
+        let rows = kinds.iter().flat_map(|kind| {
+            let words = [("moe_dtype", *kind), ("distribution", ROUTINGS[0])];
+            table.rows_where(&gpus, &words).collect::<Vec<_>>()
+        });
+        let rows: Vec<usize> = rows.filter(|&row| table.word("kernel_source", row).contains("marlin")).collect();
+        let shape = |row: usize| {
+            ["hidden_size", "inter_size", "num_experts", "topk"].map(|name| table.number(name, row) as f64)
+        };
+        let far = |row: usize| (shape(row)[0] * shape(row)[1] / weights).ln().abs();
+        let near = shape(rows.iter().copied().min_by(|&a, &b| far(a).total_cmp(&far(b)))?);
+        let alike = rows.into_iter().filter(|&row| shape(row) == near);
+        let points = alike.map(|row| (table.number("num_tokens", row) as f64, table.seconds(row)));
+        Some((points.collect::<Vec<_>>(), near))
+    })?;
+    tables.note(format!("{what}: as of {k} of {e}, {w} wide, {i} inside, at as many tokens of an expert"));
+    let marlin = Curve::new(points).cleaned().0;
+    let (total, active) = (f64::from(total), f64::from(active));
+    let sizes = curve.sizes().chain(marlin.sizes().map(|m| (m * k / e * total / active).ceil()));
+    let more = total * weights / (e * w * i);
+    Ok(Curve::sampled(sizes.collect::<Vec<_>>(), |m| curve.at(m).max(more * marlin.at(m * active / total * e / k))))
 }

@@ -24,4 +24,4 @@ mod tests;
 
 pub use package::{ENGINES, NEEDED, PACKAGE, Package, SYSTEMS, TESTED, TableFile, VARIABLE};
 pub use pass::{KernelPass, Provenance};
-pub use settings::{Engine, KernelsSpec};
+pub use settings::{Engine, KernelsSpec, restore, store};

@@ -2,12 +2,13 @@
 
 use super::curve::{Curve, Grid};
 use foretoken_sim::{LatencyModel, PassShape, Time};
+use serde::{Deserialize, Serialize};
 
 /// More new tokens than this for each request are prompts, which sample once for each request.
 const VERIFIED: u64 = 16;
 
 /// The latency model of summed kernels, ready to compute the time of a pass.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KernelPass {
     /// Products, experts and all-reduces by the tokens of the pass.
     tokens: Curve,
@@ -22,7 +23,7 @@ pub struct KernelPass {
 }
 
 /// What the times of a pass come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The package with its version, the system and the engine.
     pub source: String,

@@ -1,6 +1,6 @@
 //! The setting `kernels`: pass times that are summed from the kernel times of an installed package.
 
-use super::package::{Package, SYSTEMS, TESTED};
+use super::package::{Package, SYSTEMS, TESTED, order};
 use super::pass::{KernelPass, Provenance};
 use super::sum::sum;
 use super::table_set::TableSet;
@@ -8,6 +8,7 @@ use super::terms::Setup;
 use crate::hardware::bad::{BadLatency, bad};
 use crate::hardware::floors::floors;
 use crate::hardware::gpus::{GpuChoice, GpuName};
+use crate::hardware::hosts::{self, Host};
 use crate::hardware::models::ModelChoice;
 use crate::hardware::roofline::RooflineSpec;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,10 @@ pub struct KernelsSpec {
     pub gpu: GpuName,
     /// The engine whose kernels are taken.
     pub engine: Engine,
+    /// The engine's release, such as `0.19.0`. Kernels change between releases: of each table, the newest version that
+    /// is not newer is taken. Without one, and by default, it is the version with the most rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// The model: the name of a preset (`foretoken models list`), `{ config = "config.json" }`, or a shape (sizes and
     /// bits).
     pub model: ModelChoice,
@@ -44,6 +49,10 @@ pub struct KernelsSpec {
     /// kernels multiply them. Default: false, a scale for each matrix or channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fp8_blocks: bool,
+    /// Whether experts in 4 bits run by Marlin kernels (vLLM with `VLLM_MXFP4_USE_MARLIN=1`). On Hopper, prompts are
+    /// then half as fast. Default: false, the kernels that the measured release chooses.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub marlin: bool,
     /// The folder of the package: an unpacked wheel, its `aiconfigurator_core`, or `systems`. Default: the folder named
     /// by the variable `FORETOKEN_KERNELS`, else the installed package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +109,38 @@ type Built = Result<Arc<(KernelPass, Provenance)>, BadLatency>;
 /// times, and the tables are read once.
 static BUILT: LazyLock<Mutex<HashMap<String, Built>>> = LazyLock::new(Mutex::default);
 
+/// A pass that was summed, with the settings that it was summed for.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    settings: String,
+    pass: KernelPass,
+    provenance: Provenance,
+}
+
+/// The passes of these settings as JSON, for a results folder: it can be opened where the package is not.
+///
+/// # Errors
+/// The errors of [`KernelsSpec::check`].
+pub fn store<'a>(specs: impl IntoIterator<Item = &'a KernelsSpec>) -> Result<String, BadLatency> {
+    let stored = specs.into_iter().map(|spec| {
+        let (pass, provenance) = (*spec.summed()?).clone();
+        Ok(Stored { settings: spec.key()?, pass, provenance })
+    });
+    let stored: Vec<Stored> = stored.collect::<Result<_, BadLatency>>()?;
+    serde_json::to_string(&stored).map_err(|e| bad("package", e.to_string()))
+}
+
+/// Takes the passes that [`store`] wrote, in the place of the package's.
+///
+/// # Errors
+/// The text is not of this form.
+pub fn restore(text: &str) -> Result<(), String> {
+    let stored: Vec<Stored> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    built.extend(stored.into_iter().map(|s| (s.settings, Ok(Arc::new((s.pass, s.provenance))))));
+    Ok(())
+}
+
 impl KernelsSpec {
     /// The roofline of the same GPU and model, which knows the memory and the shape.
     pub fn roofline(&self) -> RooflineSpec {
@@ -141,9 +182,13 @@ impl KernelsSpec {
         self.summed().map(|built| built.1.clone())
     }
 
+    /// The host of the engine, by measured servers.
+    pub fn host(&self) -> &'static Host {
+        hosts::of(self.engine.folder())
+    }
+
     fn summed(&self) -> Built {
-        // A file of a model is replaced by its shape before a pass is summed.
-        let key = serde_json::to_string(self).map_err(|e| bad("model", e.to_string()))?;
+        let key = self.key()?;
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = built.get(&key) {
             return known.clone();
@@ -153,9 +198,17 @@ impl KernelsSpec {
         now
     }
 
+    /// The settings as text. A file of a model is replaced by its shape before a pass is summed.
+    fn key(&self) -> Result<String, BadLatency> {
+        serde_json::to_string(self).map_err(|e| bad("model", e.to_string()))
+    }
+
     fn read(&self) -> Built {
         let roofline = self.roofline();
         roofline.check()?;
+        if let Some(version) = self.version.as_deref().filter(|v| order(v).is_empty()) {
+            return Err(bad("version", format!("{version} is no release such as 0.19.0")));
+        }
         let GpuName(name) = &self.gpu;
         let (gpu, shape) = (roofline.gpu.gpu()?, roofline.shape()?);
         let system = SYSTEMS.into_iter().find(|(preset, _)| preset == name).map(|(_, system)| system);
@@ -164,7 +217,7 @@ impl KernelsSpec {
             bad("gpu", format!("{name} has no measured kernels; there are {}", known.join(", ")))
         })?;
         let package = Package::find(self.package.as_deref()).map_err(|why| bad("package", why))?;
-        let tables = TableSet::new(&package, system, self.engine.folder());
+        let tables = TableSet::new(&package, system, self.engine.folder(), self.version.as_deref());
         if package.version.as_deref() != Some(TESTED) {
             tables.note(format!("{}, not the version that was compared with servers", package.title()));
         }
@@ -176,6 +229,7 @@ impl KernelsSpec {
             tensor_parallel: self.tensor_parallel,
             expert_parallel: self.expert_parallel,
             blocks: self.fp8_blocks,
+            marlin: self.marlin,
             gpu: &gpu,
             floors,
         };

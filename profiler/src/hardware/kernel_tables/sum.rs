@@ -119,7 +119,10 @@ impl Sum<'_> {
                 let width = latent.unwrap_or(self.shape.hidden);
                 let kinds = experts::kinds(self.tables, bits.experts, bits.expert_activations, self.setup.blocks);
                 let block = Block { width, inner: intermediate, total, active, split, spread };
-                let curve = experts::curve(self.tables, &kinds, block)?;
+                let mut curve = experts::curve(self.tables, &kinds, block)?;
+                if self.setup.marlin {
+                    curve = experts::by_marlin(self.tables, &kinds, block, &curve)?;
+                }
                 self.term(count, 1.0, curve);
                 self.reduce(count)
             }

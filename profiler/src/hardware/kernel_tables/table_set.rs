@@ -15,6 +15,8 @@ pub(super) struct TableSet<'a> {
     package: &'a Package,
     pub(super) system: &'static str,
     pub(super) engine: &'static str,
+    /// The engine's release, if the tables nearest to it are wanted.
+    version: Option<&'a str>,
     /// The files of the system.
     files: Vec<TableFile>,
     notes: RefCell<Vec<String>>,
@@ -29,8 +31,13 @@ pub(super) struct Found {
 }
 
 impl<'a> TableSet<'a> {
-    pub(super) fn new(package: &'a Package, system: &'static str, engine: &'static str) -> TableSet<'a> {
-        TableSet { package, system, engine, files: package.tables(system), notes: RefCell::default() }
+    pub(super) fn new(
+        package: &'a Package,
+        system: &'static str,
+        engine: &'static str,
+        version: Option<&'a str>,
+    ) -> TableSet<'a> {
+        TableSet { package, system, engine, version, files: package.tables(system), notes: RefCell::default() }
     }
 
     /// Notes something that was repaired, held or borrowed, once.
@@ -46,7 +53,8 @@ impl<'a> TableSet<'a> {
     }
 
     /// The files of a table for `engine`: the version with the most rows first, then the others, the newest first. New
-    /// versions often have the shapes of a few new models only.
+    /// versions often have the shapes of a few new models only. If a release is wanted, the newest version that is not
+    /// newer than it is the first, if there is one.
     ///
     /// # Errors
     /// There is no such file, or one cannot be read.
@@ -58,9 +66,12 @@ impl<'a> TableSet<'a> {
             found.push((rows(file)?, order(&file.version), file));
         }
         found.sort_by(|a, b| b.1.cmp(&a.1));
-        if let Some(most) = found.iter().enumerate().max_by_key(|(i, f)| (f.0, std::cmp::Reverse(*i))).map(|(i, _)| i) {
-            let fullest = found.remove(most);
-            found.insert(0, fullest);
+        let release = self.version.filter(|_| engine == self.engine).map(order);
+        let known = found.iter().position(|f| release.as_ref().is_some_and(|release| f.1 <= *release));
+        let most = found.iter().enumerate().max_by_key(|(i, f)| (f.0, std::cmp::Reverse(*i))).map(|(i, _)| i);
+        if let Some(first) = known.or(most) {
+            let first = found.remove(first);
+            found.insert(0, first);
         }
         if found.is_empty() {
             let have: Vec<&str> = super::ENGINES
@@ -103,18 +114,27 @@ impl<'a> TableSet<'a> {
         Err(format!("{family}/{table} of {engine} {} on {} has no {what}", versions.join(", "), self.system))
     }
 
-    /// The version of a table with the most rows, as `vllm 0.24.0`.
-    pub(super) fn fullest(
+    /// The first version of a table that has a row with this word in this column, else the first.
+    ///
+    /// # Errors
+    /// There is no such table, or a file is broken.
+    pub(super) fn with_word(
         &self,
-        family: &str,
-        table: &str,
+        (family, table): (&str, &str),
         engine: &str,
         numbers: &[&str],
-        words: &[&str],
+        (column, word): (&str, &str),
     ) -> Result<Found, Missing> {
-        let file = self.files(family, table, engine)?[0];
-        let table = Rc::new(Table::read(&file.path, numbers, words)?);
-        Ok(Found { table, from: format!("{engine} {}", file.version) })
+        let mut first = None;
+        for file in self.files(family, table, engine)? {
+            let table = Rc::new(Table::read(&file.path, numbers, &[column])?);
+            let found = Found { table, from: format!("{engine} {}", file.version) };
+            if found.table.rows_where(&[], &[(column, word)]).next().is_some() {
+                return Ok(found);
+            }
+            first = first.or(Some(found));
+        }
+        Ok(first.expect("a table has a file"))
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Setup<'a> {
     pub(super) expert_parallel: bool,
     /// Whether fp8 weights have a scale for each block.
     pub(super) blocks: bool,
+    /// Whether experts in 4 bits run by Marlin kernels.
+    pub(super) marlin: bool,
     pub(super) gpu: &'a Gpu,
     pub(super) floors: &'a Floors,
 }

@@ -126,7 +126,8 @@ impl Tables {
             vec![of(1, "balanced", 9.0), of(1, "power_law_1.2", 0.1), of(64, "power_law_1.2", 0.8)]
         };
         tables.put("moe/vllm/0.24.0/moe", &Rows(&names, &words, experts(512)));
-        tables.put("moe/vllm/0.9.0/moe", &Rows(&names, &words, experts(768)[..2].to_vec()));
+        let older = [experts(768)[..2].to_vec(), experts(512)[1..2].to_vec()].concat();
+        tables.put("moe/vllm/0.9.0/moe", &Rows(&names, &words, older));
         tables
     }
 
@@ -262,6 +263,12 @@ fn experts_come_from_the_version_and_the_routing_of_the_rule() {
     // The newest version lacks this width, an older one has it.
     let (_, from) = tables.built(with(768));
     assert!(from.notes.iter().any(|n| n.contains("768 inside") && n.contains("vllm 0.9.0")), "{from:?}");
+    // A release takes the version that is not newer, where there is one.
+    let of = |version: &str| KernelsSpec { version: Some(version.into()), ..tables.spec(with(512)) };
+    let [old, between, new] = ["0.9.0", "0.19.0", "0.24.1"].map(|v| of(v).build().unwrap());
+    let plain = PassShape { requests: 64, batched: 64, context: 0, pairs: 64 };
+    assert!(old.pass_s(plain) == between.pass_s(plain) && new.pass_s(plain) < old.pass_s(plain));
+    assert!(of("newest").check().unwrap_err().to_string().starts_with("version: newest is no release"));
     let why = tables.spec(with(640)).check().unwrap_err().to_string();
     assert!(why.contains("moe/moe of vllm 0.24.0, 0.9.0 on h200_sxm has no experts in bfloat16: 2 of 8"), "{why}");
 }
@@ -280,6 +287,63 @@ fn heads_that_were_not_measured_are_those_of_more_requests() {
     };
     let read = 3e-3 * (decode_ms(16.0, 1000.0) - decode_ms(16.0, 1.0));
     assert!(((at(999) - at(0)) / read - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn query_heads_that_were_not_measured_are_the_next_more() {
+    let mut fewer = shape();
+    let Attention::Grouped { heads, .. } = &mut fewer.layers[0].attention else { panic!() };
+    *heads = 6;
+    let (pass, from) = Tables::new().built(fewer);
+    assert!(from.notes.iter().any(|n| n.contains("6 heads, 2 of KV: a decode as of 8 heads, a prompt in")), "{from:?}");
+    let at = |pairs| pass.pass_s(PassShape { requests: 1, batched: 2048, context: 0, pairs });
+    let attended = 3e-3 * 6.0 / 8.0 * (prompt_ms(1.0, 2048.0) - prompt_ms(1.0, 128.0));
+    assert!(((at(2048 * 2049 / 2) - at(1)) / attended - 1.0).abs() < 1e-9);
+    let of = |c: u64| pass.pass_s(PassShape { requests: 8, batched: 8, context: 8 * c, pairs: 8 * (c + 1) });
+    let read = 3e-3 * (decode_ms(8.0, 1000.0) - decode_ms(8.0, 1.0));
+    assert!(((of(999) - of(0)) / read - 1.0).abs() < 1e-9);
+}
+
+/// Marlin was measured with 4 of 16 experts of twice the width: as many tokens of an expert, half the weights of each
+/// and half as many experts.
+#[test]
+fn experts_by_marlin_take_the_time_of_the_measured_shape() {
+    let mut quantised = shape();
+    (quantised.bits.experts, quantised.bits.expert_activations) = (4.25, 16.0);
+    quantised.layers[0].feed_forward = FeedForward::Experts {
+        total: 8,
+        active: 2,
+        intermediate: 512,
+        shared_intermediate: 0,
+        latent: None,
+        gated: true,
+    };
+    let names = ["hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "num_tokens"];
+    let words = ["moe_dtype", "distribution", "kernel_source"];
+    let of = |inner, topk, experts, m: i64, kernel, ms| {
+        let numbers = vec![1024, inner, topk, experts, 1, 1, m];
+        (numbers, vec!["w4a16_mxfp4", "power_law_1.2", kernel], ms)
+    };
+    let own = |m, ms| of(512, 2, 8, m, "triton", ms);
+    let tables = Tables::new();
+    let with = |rows| tables.put("moe/vllm/0.24.0/moe", &Rows(&names, &words, rows));
+    with(vec![own(1, 0.1), own(64, 0.8), own(4096, 8.0)]);
+    let fast = tables.built(quantised.clone()).0;
+    let spec = KernelsSpec { marlin: true, ..tables.spec(quantised) };
+    let why = spec.check().unwrap_err().to_string();
+    assert!(why.contains("no experts in w4a16_mxfp4 by Marlin kernels"), "{why}");
+    let marlin = |m, ms| of(1024, 4, 16, m, "an_marlin_moe", ms);
+    with(vec![own(1, 0.1), own(64, 0.8), own(4096, 8.0), marlin(1, 0.1), marlin(64, 3.2), marlin(4096, 64.0)]);
+    // Passes are kept by their settings, and these tables changed.
+    let spec = KernelsSpec { memory_utilization: 0.8, ..spec };
+    let (slow, notes) = (spec.build().unwrap(), spec.provenance().unwrap().notes);
+    assert!(notes.iter().any(|n| n.ends_with("as of 4 of 16, 1024 wide, 1024 inside, at as many tokens of an expert")));
+    let more = |m: u64| {
+        let shape = PassShape { requests: m, batched: m, context: 0, pairs: m };
+        (slow.pass_s(shape) - fast.pass_s(shape)) / 3e-3
+    };
+    // A quarter of the weights: 0.8 ms for 64 tokens, as its own kernel, and 16 ms for 4096, where its own has 8.
+    assert!(more(64).abs() < 1e-9 && (more(4096) - 8.0).abs() < 1e-9, "{} and {}", more(64), more(4096));
 }
 
 #[test]

@@ -57,9 +57,9 @@ impl WithHost {
         let first = WithHost { verdict: without.clone(), best: best.map(str::to_owned), ..self.clone() };
         self.flips.then(|| {
             Verdict::Unknown(format!(
-                "the experiment counts no host time ([engine.host]). Without it the advice is: {}. With the host time of \
-                 a measured server ({}) it is: {}. Measure K = 0 and K = 3 at your loads, and `foretoken calibrate \
-                 TABLE.csv` on them",
+                "it depends on your host: calibrate. The experiment counts no host time ([engine.host]). Without it the \
+                 advice is: {}. With the host time of a measured server ({}) it is: {}. Measure K = 0 and K = 3 at your \
+                 loads, and `foretoken calibrate TABLE.csv` on them",
                 first.says(),
                 self.source,
                 self.says()
@@ -75,8 +75,7 @@ impl WithHost {
         let is = if same { "the same" } else { "nearly the same" };
         (!self.flips).then(|| {
             format!(
-                "the costs are a roofline, and no host time is counted; with that of a measured server ({}) the advice \
-                 is {is}: {}",
+                "no host time is counted; with that of a measured server ({}) the advice is {is}: {}",
                 self.source,
                 self.says()
             )
