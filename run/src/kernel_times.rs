@@ -1,12 +1,14 @@
 //! Pass times that are summed from the measured kernels of an installed package: what is said of them, and their copy
 //! in a results folder.
 
-use crate::cells::KERNELS;
 use crate::plan::{Derived, Plan};
 use crate::spec::experiment::Experiment;
 use crate::spec::problem::{Problem, Result};
 use foretoken_profiler::hardware::{KernelsSpec, LatencySpec, kernel_tables};
 use std::path::Path;
+
+/// Name of the file, in the results, with the pass times. With it, the results can be opened where the package is not.
+pub const KERNELS: &str = "kernels.json";
 
 /// What was chosen, repaired, held or borrowed in costs that are summed from measured kernels, and the front end of the
 /// engine if it is derived.

@@ -3,10 +3,11 @@
 use super::lock::Lock;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
 use super::own::{
-    CELLS, EXPERIMENT, FIGURES, KERNELS, PROBES, RECORDINGS, REPORT, SHARDS, TAPES, is_own, remove_own, tell_left,
+    CELLS, EXPERIMENT, FIGURES, PROBES, RECORDINGS, REPORT, SHARDS, TAPES, is_own, remove_own, tell_left,
 };
 use super::progress::Speed;
 use super::unwritten::write_problem;
+use crate::kernel_times::KERNELS;
 use crate::plan::Plan;
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{ReportError, Staged};

@@ -30,7 +30,7 @@ pub use id::{CellId, ids, in_words, key, swept};
 pub use lock::Lock;
 pub use manifest::{AGAIN, Manifest, Timing, digest};
 pub use marks::{Mark, Marks};
-pub use own::{EXPERIMENT, KERNELS, PROBES, RECORDINGS, TAPES};
+pub use own::{EXPERIMENT, PROBES, RECORDINGS, TAPES};
 pub use progress::Speed;
 pub use shard::Shard;
 pub use store::{Store, Stored};

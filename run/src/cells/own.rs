@@ -6,9 +6,6 @@ use std::path::{Path, PathBuf};
 
 /// Name of the file with the experiment that was run. The file has every default written out.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// Name of the file with the pass times that were summed from the kernels of an installed package. With it, the results
-/// can be opened where the package is not.
-pub const KERNELS: &str = "kernels.json";
 /// Name of the folder, in the results, with one tape (log) for each run of a live experiment.
 pub const TAPES: &str = "tapes";
 /// Name of the folder, in the results, with the recordings of observed runs: one for each combination of swept values
