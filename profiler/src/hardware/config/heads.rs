@@ -76,8 +76,13 @@ pub fn widen<'a>(whole: &Fields<'a>, fields: &Fields<'a>, shape: &mut ModelShape
     shape.tied = true;
     shape.joining_parameters = joined as f64 * f64::from(target_hidden) * f64::from(shape.hidden);
     for group in &mut shape.layers {
-        if let Attention::Grouped { input, .. } = &mut group.attention {
-            *input = Some(2 * shape.hidden);
+        match &mut group.attention {
+            Attention::Grouped { input, .. } => *input = Some(2 * shape.hidden),
+            // The matrices that make the latent vectors read both inputs: their second half is counted here.
+            Attention::Latent { query_rank: Some(rank), kv_rank, rope_dim, .. } => {
+                shape.joining_parameters += f64::from(*rank + *kv_rank + *rope_dim) * f64::from(shape.hidden);
+            }
+            _ => {}
         }
     }
     Ok(())
