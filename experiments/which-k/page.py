@@ -27,7 +27,7 @@ at 256.
   no host time. A host whose time of a step is the same with and without drafts makes gains at few clients larger.
 - Lengths spread by a log-normal law with sigma 0.3 around the given means. Clients are in closed loops and send 300
   requests, so with 256 clients most of a run is one batch.
-- MiniMax-M3, Kimi-K2.5, Kimi-K3 and DeepSeek-V4.1-Flash have curves too; their drafters have no preset, and so no cost.
+- MiniMax-M3, Kimi-K2.5 and Kimi-K3 have curves and presets of drafters too, and are not in the table yet.
 
 `experiments/which-k/` has the experiments, and `page.py`, which makes this page.
 """

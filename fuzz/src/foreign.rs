@@ -28,6 +28,11 @@ pub fn sglang_requests(data: &[u8]) {
     read(data, readers::sglang_requests::parse);
 }
 
+/// Reads `data` as the requests of a run, which AIPerf writes.
+pub fn aiperf_records(data: &[u8]) {
+    read(data, readers::aiperf_records::parse);
+}
+
 /// Reads `data` as a file of metrics for each forward pass, which SGLang writes in JSON or msgpack.
 pub fn sglang_forward(data: &[u8]) {
     read(data, readers::sglang_forward::parse);

@@ -59,6 +59,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("sglang-requests", foreign::sglang_requests),
     ("sglang-forward", foreign::sglang_forward),
     ("sglang-dspark", foreign::sglang_dspark),
+    ("aiperf-records", foreign::aiperf_records),
     ("load-results", foreign::load_results),
     #[cfg(feature = "live")]
     ("tape", live::tape),

@@ -17,9 +17,17 @@ use foretoken_traces::{ArrivalSpec, LengthSpec};
 /// Gives an experiment without `acceptance.source` the golden curve of its drafter's preset, if there is one.
 ///
 /// # Errors
-/// `acceptance` is no table.
+/// `acceptance` is no table, or its source is a list of numbers that does not say its kind.
 pub fn fill(document: &mut Document) -> Result<()> {
     let source = Path::of("acceptance.source");
+    let kinds = "shares of all rounds, as vLLM counts them by position: marginal = { shares = [0.62, 0.36, 0.22] }; rates \
+                 among the rounds that reach a place: by-depth = { rates = [0.62, 0.58, 0.61] }; tokens a round: \
+                 mean-length = { lengths = [[3, 2.2]] }; accepted by drafted tokens: drafted-share = { share = 0.4, k = 3 }";
+    let unnamed = |key: &str| document.get(&Path::of(&format!("acceptance.source{key}"))).is_some();
+    if unnamed("[0]") || unnamed(".conditional") {
+        let what = if unnamed("[0]") { "a list of numbers does not say its kind" } else { "rates have another name" };
+        return Err(document.problem_at(&source, format!("acceptance.source: {what}")).help(kinds));
+    }
     if document.get(&source).is_some() {
         return Ok(());
     }
@@ -58,10 +66,8 @@ pub fn read_profile(document: &Document, experiment: &mut Experiment) -> Result<
     };
     let ours = named(&experiment.hardware.target);
     let published = ours.as_deref().map(|ours| entry(ours).map_or(ours, |e| e.model.as_str()));
-    let last = |name: &str| name.rsplit('/').next().unwrap_or(name).to_lowercase();
-    if let (Some(theirs), Some(ours)) = (read.target(), published)
-        && !last(theirs).starts_with(&last(ours))
-        && !last(ours).starts_with(&last(theirs))
+    if let Some(ours) = published
+        && let Some(theirs) = read.other_target(ours)
     {
         notes.push(format!(
             "{name} is of the target {theirs}, and this experiment's is {ours}: acceptance belongs to the pair"
@@ -76,7 +82,16 @@ pub fn read_profile(document: &Document, experiment: &mut Experiment) -> Result<
 pub fn notes(experiment: &Experiment, categories: &[String], server: &Server) -> Vec<String> {
     let mut notes = Vec::new();
     let source = &experiment.acceptance.source;
-    notes.extend(perhaps_marginal(source));
+    if let Rates::ByDepth { rates } = source
+        && let Some((as_rates, as_shares)) = perhaps_marginal(rates)
+    {
+        notes.push(format!(
+            "by-depth takes rates among the rounds that reach a place: {as_rates:.2} tokens a round with {} drafts. If \
+             these are shares of all rounds (vLLM's counters by position), write marginal = {{ shares = … }}: \
+             {as_shares:.2} tokens",
+            rates.strip_suffix(&[0.0]).unwrap_or(rates).len()
+        ));
+    }
     let Some(of) = source.mean_lengths() else { return notes };
     if let Some(curve) = of.golden.as_deref().and_then(curve) {
         let coding = if is_code(experiment, categories) {
@@ -120,10 +135,9 @@ pub fn notes(experiment: &Experiment, categories: &[String], server: &Server) ->
     notes
 }
 
-/// A note that rates by depth look like shares of all rounds, which fall much faster than rates among the rounds that
-/// reach a depth.
-fn perhaps_marginal(source: &Rates) -> Option<String> {
-    let Rates::ByDepth { rates } = source else { return None };
+/// Rates by depth that look like shares of all rounds, which fall much faster than rates among the rounds that reach a
+/// depth: the tokens of a round if they are rates, and if they are shares. `None` if they do not look so.
+pub fn perhaps_marginal(rates: &[f64]) -> Option<(f64, f64)> {
     let rates = rates.strip_suffix(&[0.0]).unwrap_or(rates);
     if rates.len() < 3 || rates.windows(2).any(|pair| pair[1] > 0.7 * pair[0]) {
         return None;
@@ -132,13 +146,7 @@ fn perhaps_marginal(source: &Rates) -> Option<String> {
         *reached *= rate;
         Some(*reached)
     });
-    Some(format!(
-        "by-depth takes rates among the rounds that reach a place: {:.2} tokens a round with {} drafts. If these are shares of \
-         all rounds (vLLM's counters by position), write marginal = {{ shares = … }}: {:.2} tokens",
-        1.0 + reached.sum::<f64>(),
-        rates.len(),
-        1.0 + rates.iter().sum::<f64>()
-    ))
+    Some((1.0 + reached.sum::<f64>(), 1.0 + rates.iter().sum::<f64>()))
 }
 
 /// Whether the workload says that its requests are code: by the names of its categories, or of its trace.

@@ -24,7 +24,7 @@ pub mod decide;
 pub mod explorer;
 pub mod flat_table;
 pub mod fleet;
-mod golden;
+pub mod golden;
 pub mod guard;
 pub mod host_band;
 mod host_tried;

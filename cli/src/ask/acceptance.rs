@@ -1,9 +1,12 @@
 //! Which drafts are accepted: as the user counts it, or as it was measured for drafters of this kind.
 
 use foretoken_profiler::hardware::golden::{self, Golden};
+use foretoken_run::golden::perhaps_marginal;
 use foretoken_run::spec::problem::{Problem, Result, nearest};
 use foretoken_sim::DraftMethod;
 use foretoken_sim::constant_rate;
+use foretoken_traces::truth::speculation_profile::SpeculationProfile;
+use std::path::Path;
 
 /// Acceptance as a setting of an experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,9 +17,11 @@ pub struct Acceptance {
     pub positions: u32,
 }
 
-const FORMS: &str = "--accept marginal=0.8,0.6 (of all drafts, the share that gets this far; vLLM's counters by position), \
+const FORMS: &str = "--accept marginal=0.8,0.6 (of all rounds, the share that gets this far; vLLM's counters by position), \
                      conditional=0.8,0.75 (given that all before it were right), mean-length=2.4@3 (tokens a round at \
-                     K = 3, with the target's own), or golden=NAME (a published curve: foretoken acceptance list)";
+                     K = 3, with the target's own; SGLang's avg_spec_accept_length), drafted-share=0.47@3 (accepted by \
+                     drafted tokens; vLLM's draft acceptance rate, llama.cpp's counters), golden=NAME (`foretoken \
+                     acceptance list`), or profile=speculation_profile.json";
 
 /// Reads `--accept`. `k` is the draft length at which a mean length counts if it names none.
 ///
@@ -28,15 +33,18 @@ pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
     let Some((form, values)) = given.split_once('=') else {
         return Err(wrong("a form is needed".into()).help(FORMS));
     };
-    if form == "golden" {
-        return golden::curve(values).map(golden).ok_or_else(|| {
-            let names: Vec<&str> = golden::curves().iter().map(|c| c.name.as_str()).collect();
-            let near = nearest(values, names.iter().copied());
-            let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
-            wrong("no golden curve has this name".into()).help(format!("{near}There are {}", names.join(", ")))
-        });
+    match form {
+        "golden" => {
+            let names = || golden::curves().iter().map(|c| c.name.as_str());
+            let near = || nearest(values, names()).map_or(String::new(), |near| format!("did you mean {near}? "));
+            let hint = || format!("{}There are {}", near(), names().collect::<Vec<_>>().join(", "));
+            let no = || wrong("no golden curve has this name".into()).help(hint());
+            return Ok(golden(golden::curve(values).ok_or_else(no)?));
+        }
+        "profile" => return of_profile(values),
+        _ => {}
     }
-    if form == "mean-length" {
+    if matches!(form, "mean-length" | "drafted-share") {
         let (length, at) = values.split_once('@').map_or((values, None), |(l, at)| (l, Some(at)));
         let at = match (at, k) {
             (Some(at), _) => {
@@ -44,13 +52,32 @@ pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
                 at.ok_or_else(|| wrong("behind the @ stands a draft length from 1 to 32".into()).help(FORMS))?
             }
             (None, Some(k)) if k > 0 => k,
-            _ => return Err(wrong("at which draft length?".into()).help("for example --accept mean-length=2.4@3")),
+            _ => {
+                let example = if form == "mean-length" { "2.4@3" } else { "0.47@3" };
+                return Err(
+                    wrong("at which draft length?".into()).help(format!("for example --accept {form}={example}"))
+                );
+            }
         };
-        let length: f64 = values_of(length).and_then(|v| <[f64; 1]>::try_from(v).ok()).map_or(f64::NAN, |[l]| l);
-        if !(1.0..=f64::from(at + 1)).contains(&length) {
-            let range = format!("with {at} drafts a round has from 1 to {} tokens, the target's own counted", at + 1);
-            return Err(wrong("this mean length cannot be".into()).help(range));
-        }
+        let number: f64 = values_of(length).and_then(|v| <[f64; 1]>::try_from(v).ok()).map_or(f64::NAN, |[l]| l);
+        let most = f64::from(at + 1);
+        let length = match form {
+            "mean-length" if (1.0..=most).contains(&number) => number,
+            "mean-length" => {
+                let range = format!("with {at} drafts a round has from 1 to {most} tokens, the target's own counted");
+                let other = format!("{range}; accepted by drafted tokens is --accept drafted-share={number}@{at}");
+                let help = if (0.0..1.0).contains(&number) { other } else { range };
+                return Err(wrong("this mean length cannot be".into()).help(help));
+            }
+            _ if (0.0..=1.0).contains(&number) => 1.0 + number * f64::from(at),
+            _ => {
+                let help = match number {
+                    n if (1.0..=most).contains(&n) => format!("tokens a round are --accept mean-length={n}@{at}"),
+                    n => format!("vLLM prints per cent: --accept drafted-share={}@{at}", n / 100.0),
+                };
+                return Err(wrong("a share is from 0 to 1".into()).help(help));
+            }
+        };
         // One rate at all positions that gives this many tokens a round.
         let accepted = length - 1.0;
         let rate = constant_rate(at, |depth| match f64::from(depth) {
@@ -76,6 +103,33 @@ pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
         "conditional" => Ok(by_depth(&rates)),
         other => Err(wrong(format!("no form is called {other}")).help(FORMS)),
     }
+}
+
+/// What speaks against what was given: shares under the name of rates, a profile of another target than `target`.
+pub fn doubts(acceptance: &Acceptance, target: &str) -> Vec<String> {
+    let rates = acceptance.source.get("by-depth").and_then(|of| of["rates"].as_array());
+    let rates: Vec<f64> = rates.into_iter().flatten().filter_map(toml::Value::as_float).collect();
+    let shares = perhaps_marginal(&rates).map(|(as_rates, as_shares)| {
+        format!(
+            "the rates are conditional, {as_rates:.2} tokens a round; if vLLM counted them by position, --accept \
+             marginal=… gives {as_shares:.2}"
+        )
+    });
+    let file = acceptance.source.get("profile").and_then(|of| of["path"].as_str());
+    let other = file.and_then(|file| SpeculationProfile::read(Path::new(file)).ok()).and_then(|profile| {
+        let theirs = profile.other_target(target)?;
+        Some(format!("the profile is of the target {theirs}: acceptance belongs to the pair"))
+    });
+    shares.into_iter().chain(other).collect()
+}
+
+/// What a `speculation_profile.json` says. The experiment reads the file again, so its place is made absolute.
+fn of_profile(file: &str) -> Result<Acceptance> {
+    let path = std::path::absolute(file).map_err(|e| Problem::bad_input(format!("--accept profile={file}: {e}")))?;
+    let read =
+        SpeculationProfile::read(&path).map_err(|e| Problem::bad_input(e.to_string()).help(e.hint().to_owned()))?;
+    let source = table("profile", "path", path.display().to_string().into());
+    Ok(Acceptance { source, positions: read.num_speculative_tokens })
 }
 
 fn values_of(text: &str) -> Option<Vec<f64>> {
@@ -209,6 +263,8 @@ mod tests {
         assert!((of("mean-length=1.875@3", None) - 0.5).abs() < 1e-5);
         assert!((of("mean-length=1.875", Some(3)) - 0.5).abs() < 1e-5);
         assert!((of("mean-length=4@3", None) - 1.0).abs() < 1e-5);
+        // 0.875 accepted of three drafts.
+        assert!((of("drafted-share=0.2916666667@3", None) - 0.5).abs() < 1e-5);
     }
 
     #[test]
@@ -217,6 +273,11 @@ mod tests {
             ("marginal=0.5,0.6", None, "--accept conditional="),
             ("mean-length=5@3", None, "from 1 to 4 tokens"),
             ("mean-length=2", None, "mean-length=2.4@3"),
+            ("mean-length=0.47@3", None, "--accept drafted-share=0.47@3"),
+            ("drafted-share=2.2@3", None, "--accept mean-length=2.2@3"),
+            ("drafted-share=40@3", None, "--accept drafted-share=0.4@3"),
+            ("drafted-share=0.4", None, "drafted-share=0.47@3"),
+            ("golden=glm-5.2-mpt", None, "did you mean glm-5.2-mtp"),
             ("0.5,0.4", None, "--accept marginal="),
             ("marginal=50,40", None, "--accept marginal="),
             ("rate=0.5", None, "--accept marginal="),

@@ -142,6 +142,8 @@ fn of_line(options: &Options, line: Line, said: Vec<String>, k: Option<u32>) -> 
             middle
         }
     };
+    let published = target.preset.and_then(entry).map_or(target.shape.name.as_str(), |e| e.model.as_str());
+    assumed.extend(acceptance::doubts(&acceptance, published));
     let longest = options.longest.unwrap_or(acceptance.positions.min(8)).max(k_now.unwrap_or(0)).max(1);
     if server.replicas > 1 {
         assumed.push(format!("one of {} replicas, with its share of the load", server.replicas));

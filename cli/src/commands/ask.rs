@@ -50,7 +50,7 @@ pub struct AskArgs {
     /// Lengths of a public trace: azure-conv, azure-code, mooncake-conv, sharegpt, spec-bench, …
     #[arg(long, value_name = "MIX")]
     pub lengths: Option<String>,
-    /// Accepted drafts: marginal=…, conditional=…, mean-length=L@K or golden=NAME
+    /// Accepted drafts: marginal=…, conditional=…, mean-length=L@K, drafted-share=S@K, golden=NAME or profile=FILE
     #[arg(long, value_name = "FORM=VALUES")]
     pub accept: Option<String>,
     /// Price of a GPU for an hour, for the price of a million tokens

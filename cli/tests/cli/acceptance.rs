@@ -28,7 +28,7 @@ fn run(place: &Place, sets: &[&str]) -> Output {
 }
 
 /// The mean tokens of a round by policy, and what the run says on stderr.
-fn lengths(place: &Place, sets: &[&str]) -> (Vec<(String, f64)>, String) {
+fn lengths_of(place: &Place, sets: &[&str]) -> (Vec<(String, f64)>, String) {
     let out = run(place, sets);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{said}");
@@ -57,7 +57,7 @@ fn a_drafter_takes_its_golden_curve_and_says_where_it_is_from() {
     let place = Place::holding(PAIR);
     let published = [("fixed-1", 1.79), ("fixed-3", 2.49), ("fixed-7", 2.54)];
     for sets in [&[][..], &["acceptance.source={ forced = { golden = \"deepseek-v4-pro-mtp\" } }"]] {
-        let (found, said) = lengths(&place, sets);
+        let (found, said) = lengths_of(&place, sets);
         for (policy, tokens) in published {
             let mean = found.iter().find(|(name, _)| name == policy).unwrap().1;
             assert!((mean / tokens - 1.0).abs() < 0.02, "{policy}: {mean} for {tokens}");
@@ -78,17 +78,17 @@ fn a_length_without_a_number_is_held_and_said() {
     let place = Place::holding(PAIR);
     let longer = ["engine.max_draft_len=9", "policies=[{ fixed = { k = { sweep = [5, 9] } } }]"];
     let golden = "acceptance.source={ golden = \"deepseek-v4.1-flash-dspark-no-thinking\" }";
-    let (found, said) = lengths(&place, &[longer[0], longer[1], golden]);
+    let (found, said) = lengths_of(&place, &[longer[0], longer[1], golden]);
     assert!(said.contains("no length is given for K = 9: the one of K = 5 is held"), "{said}");
     assert!(found.iter().all(|(_, mean)| (mean / 4.07 - 1.0).abs() < 0.02), "{found:?}");
     let gap = "acceptance.source={ mean-length = { lengths = [[2, 2.1], [7, 3.67]] } }";
-    let (_, said) = lengths(&place, &[longer[0], longer[1], gap]);
+    let (_, said) = lengths_of(&place, &[longer[0], longer[1], gap]);
     assert!(
         said.contains("no length is given for K = 5: its drafts are the first ones of the next longer length"),
         "{said}"
     );
     let code = "workload.lengths={ categories = { code = { share = 1.0, lengths = { fixed = { prompt = 200, output = 100 } } } } }";
-    assert!(!lengths(&place, &[code]).1.contains("does not say that it is code"));
+    assert!(!lengths_of(&place, &[code]).1.contains("does not say that it is code"));
 }
 
 #[test]
@@ -113,6 +113,9 @@ fn numbers_that_cannot_be_are_refused_with_what_to_do() {
         &["4.5 tokens at K = 3", "from 1 to 4 tokens"],
     );
     refused(&place, "acceptance.source={ mean-length = { lengths = [[3, 0.5]] } }", &["0.5 tokens at K = 3"]);
+    for list in ["[0.62, 0.36, 0.22]", "{ conditional = { rates = [0.62, 0.36] } }"] {
+        refused(&place, &format!("acceptance.source={list}"), &["marginal = { shares", "by-depth = { rates"]);
+    }
     refused(
         &place,
         "acceptance.source={ marginal = { shares = [0.5, 0.6] } }",
@@ -126,9 +129,9 @@ fn numbers_that_cannot_be_are_refused_with_what_to_do() {
 #[test]
 fn shares_that_look_marginal_are_noted() {
     let place = Place::holding(PAIR);
-    let (_, said) = lengths(&place, &["acceptance.source={ by-depth = { rates = [0.62, 0.36, 0.22] } }"]);
+    let (_, said) = lengths_of(&place, &["acceptance.source={ by-depth = { rates = [0.62, 0.36, 0.22] } }"]);
     assert!(said.contains("1.89 tokens a round with 3 drafts") && said.contains("2.20 tokens"), "{said}");
-    let (found, said) = lengths(&place, &["acceptance.source={ marginal = { shares = [0.62, 0.36, 0.22] } }"]);
+    let (found, said) = lengths_of(&place, &["acceptance.source={ marginal = { shares = [0.62, 0.36, 0.22] } }"]);
     let three = found.iter().find(|(name, _)| name == "fixed-3").unwrap().1;
     assert!((three / 2.20 - 1.0).abs() < 0.02 && !said.contains("write marginal"), "{three} {said}");
 }
@@ -143,7 +146,7 @@ fn a_speculation_profile_is_read_and_a_wrong_one_refused() {
     let place = Place::holding(PAIR);
     std::fs::write(place.path("speculation_profile.json"), PROFILE).unwrap();
     let set = "acceptance.source={ profile = { path = \"speculation_profile.json\" } }";
-    let (found, said) = lengths(&place, &[set]);
+    let (found, said) = lengths_of(&place, &[set]);
     for (policy, tokens) in [("fixed-1", 1.816), ("fixed-3", 2.925), ("fixed-7", 2.925)] {
         let mean = found.iter().find(|(name, _)| name == policy).unwrap().1;
         assert!((mean / tokens - 1.0).abs() < 0.02, "{policy}: {mean}");
@@ -188,4 +191,30 @@ fn every_golden_curve_is_listed_and_shown() {
             .fails(&["acceptance", "show", "glm-5.2-mpt-thinking"], 2)
             .contains("did you mean `glm-5.2-mtp-thinking`?")
     );
+}
+
+/// A profile beside no runs at all: acceptance is calibrated, and it is the file's.
+#[test]
+fn calibrate_reads_a_speculation_profile_and_aiperfs_requests() {
+    let place = Place::new();
+    let calibrated = |file: &str, text: &str| {
+        std::fs::write(place.path(file), text).unwrap();
+        let out = place.foretoken().args(["calibrate", file, "-o", "cal", "--overwrite"]).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let said = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        let written = std::fs::read_to_string(place.path("cal/speculation_profile.json")).unwrap();
+        (String::from_utf8_lossy(&out.stdout).into_owned(), said, serde_json::from_str(&written).unwrap())
+    };
+    let (found, said, written): (_, _, serde_json::Value) = calibrated("speculation_profile.json", PROFILE);
+    assert!(found.contains("accepted, if reached    0.816, 0.777, 0.750"), "{found}");
+    assert!(
+        said.contains("acceptance is the file's (target MiniMaxAI/MiniMax-M2.7), 2.92 tokens a round at K = 3"),
+        "{said}"
+    );
+    assert!((written["mean_accept_length"].as_f64().unwrap() - 2.9249).abs() < 1e-3, "{written}");
+    // 12 rounds: 5 accepted none, 7 of 12 the first draft, 4 of 6 the second (one had no second), 3 of 4 the third.
+    let requests = include_str!("../../../fuzz/seeds/aiperf-records/four.jsonl");
+    let (found, said, _) = calibrated("profile_export.jsonl", requests);
+    assert!(found.contains("accepted, if reached    0.571, 0.625, 0.667"), "{found}");
+    assert!(said.contains("only acceptance and requests are calibrated"), "{said}");
 }

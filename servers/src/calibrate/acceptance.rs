@@ -17,6 +17,9 @@ use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, Trut
 /// position; rates that were not observed are extrapolated.
 const DEEPEST: usize = 16;
 
+/// Number of rounds that a speculation profile counts as if it has shares only. The rates are then the file's.
+const UNCOUNTED: u64 = 1_000_000;
+
 /// How often the draft tokens at one position of a round were accepted.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
@@ -49,9 +52,9 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
-    /// Collects the acceptance of the observed runs `sources` and of the vLLM and SGLang files `foreign`. The last
-    /// round of an observed answer does not count. If no answer of a run reports rounds, the counts come from the
-    /// server's `/metrics`. `None` if no round had draft tokens.
+    /// Collects the acceptance of the observed runs `sources` and of the files `foreign`. The last round of an
+    /// observed answer does not count. If no answer of a run reports rounds, the counts come from the server's
+    /// `/metrics`. A speculation profile counts if no round was seen. `None` if nothing says what was accepted.
     pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
@@ -88,6 +91,14 @@ impl Acceptance {
             count_rounds(drafted, accepted, rounds, &mut counts);
         }
         if counts[0].0 == 0 {
+            for profile in foreign.iter().filter_map(|f| f.profile.as_ref()) {
+                lengths.push(profile.num_speculative_tokens);
+                for (drafted, accepted, rounds) in profile.rounds(UNCOUNTED) {
+                    count_rounds(drafted, accepted, rounds, &mut counts);
+                }
+            }
+        }
+        if counts[0].0 == 0 {
             return None;
         }
         lengths.sort_unstable();
@@ -98,6 +109,15 @@ impl Acceptance {
         }
         let table = (!outputs.is_empty()).then(|| table(sources, families, outputs, lengths, &positions));
         Some(Acceptance { positions, table, whole, broken })
+    }
+
+    /// Mean tokens of a round with `k` drafts, the target's own counted.
+    pub fn tokens(&self, k: u32) -> f64 {
+        let reached = self.positions.iter().take(k as usize).scan(1.0, |reached, position| {
+            *reached *= position.rate;
+            Some(*reached)
+        });
+        1.0 + reached.sum::<f64>()
     }
 
     /// The observed acceptance as a `speculation_profile.json` of a server whose drafter has this `method` and whose

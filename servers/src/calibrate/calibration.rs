@@ -193,8 +193,39 @@ impl Calibration {
         for f in &self.foreign {
             let name = f.path.display();
             all.extend(f.notes.iter().map(|n| format!("{name} ({}): {n}", f.format)));
+            all.extend(self.of_profile(f).map(|n| format!("{name}: {n}")));
         }
         all
+    }
+
+    /// What a speculation profile is to this calibration: of another model, or beside rounds of the server, which count
+    /// in its place.
+    fn of_profile(&self, f: &Foreign) -> Option<String> {
+        let profile = f.profile.as_ref()?;
+        let model = self.sources.first().map(|s| s.recording.head.model.as_str());
+        let other = model.and_then(|ours| Some((ours, profile.other_target(ours)?)));
+        let (acceptance, k) = (self.acceptance.as_ref()?, profile.num_speculative_tokens);
+        let theirs = 1.0 + profile.marginal_accept_rates.iter().sum::<f64>();
+        Some(match (other, self.profile_counts()) {
+            (Some((ours, theirs)), _) => {
+                format!("it is of the target {theirs}, and the server has {ours}: acceptance belongs to the pair")
+            }
+            (None, false) => format!(
+                "the server's own rounds count, {:.2} tokens a round at K = {k}; the file says {theirs:.2}",
+                acceptance.tokens(k)
+            ),
+            (None, true) => format!(
+                "no run drafted: acceptance is the file's (target {}), {theirs:.2} tokens a round at K = {k}",
+                profile.target().unwrap_or("not said")
+            ),
+        })
+    }
+
+    /// Whether acceptance comes from speculation profiles: no round of the server was seen.
+    fn profile_counts(&self) -> bool {
+        let seen = |s: &Source| s.run.answers.iter().any(|a| a.rounds.as_ref().is_some_and(|r| !r.drafted.is_empty()));
+        !self.sources.iter().any(|s| seen(s) || s.run.metrics.rounds_of_one_length().is_some())
+            && self.foreign.iter().all(|f| f.rounds.is_empty())
     }
 
     /// A warning if the server schedules asynchronously; else `None`. The steps of an asynchronous server overlap.

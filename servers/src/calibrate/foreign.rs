@@ -1,12 +1,14 @@
-//! Reads costs, acceptance and requests from files of vLLM and SGLang. The files have measurements of the engines
-//! themselves, or of their benchmarks.
+//! Reads costs, acceptance and requests from files of vLLM, SGLang, AIPerf and NVIDIA's Model-Optimizer. The files have
+//! measurements of the engines themselves, of benchmarks, or of a draft checkpoint.
 
 use crate::calibrate::costs::{Part, StepRow};
 use crate::calibrate::source::unread;
 use crate::recordings::foreign::{
-    self, Format, sglang_bench, sglang_dspark, sglang_forward, sglang_requests, vllm_bench, vllm_forward,
+    self, Format, aiperf_records, sglang_bench, sglang_dspark, sglang_forward, sglang_requests, vllm_bench,
+    vllm_forward,
 };
 use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_traces::truth::speculation_profile::SpeculationProfile;
 use std::path::{Path, PathBuf};
 
 /// The contents of a file of vLLM or SGLang: timed steps, rounds, and requests.
@@ -22,6 +24,8 @@ pub struct Foreign {
     pub rows: Vec<StepRow>,
     /// The file's rounds, as (drafted tokens, accepted tokens, number of rounds with these numbers).
     pub rounds: Vec<(u32, u32, u64)>,
+    /// What is known of the drafter from elsewhere: it counts where no round of the server was seen.
+    pub profile: Option<SpeculationProfile>,
     /// The file's requests, as (arrival, prompt tokens, output tokens). The arrival is in seconds; `None` if the file
     /// has only the order of the requests.
     pub requests: Vec<(Option<f64>, u32, u32)>,
@@ -51,6 +55,8 @@ pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Fore
         Format::SglangRequests => requests(&mut f)?,
         Format::SglangForward => forward_steps(&mut f, index, draft_length)?,
         Format::SglangDspark => dspark(&mut f, index)?,
+        Format::AiperfRecords => aiperf(&mut f)?,
+        Format::SpeculationProfile => profile(&mut f)?,
     }
     Ok(f)
 }
@@ -150,11 +156,42 @@ fn sglang_serve(f: &mut Foreign) -> Result<()> {
         f.requests.extend(untimed.iter().filter(|r| r.error.is_none()).map(|r| (None, r.input_len, r.output_len)));
         if let Some(length) = run.accept_length {
             f.notes.push(format!(
-                "it says that a round gave {length:.2} tokens on average: by position that is not identifiable"
+                "it says that a round gave {length:.2} tokens on average: by position that is not identifiable; an \
+                 experiment takes it as acceptance.source = {{ mean-length = {{ lengths = [[K, {length:.2}]] }} }}"
             ));
         }
     }
     f.notes.push("it has no start times: the order of its requests is known, and when they came is not".into());
+    Ok(())
+}
+
+fn aiperf(f: &mut Foreign) -> Result<()> {
+    let requests = aiperf_records::read(&f.path).map_err(unread)?;
+    let first = requests.iter().map(|r| r.start_s).fold(f64::INFINITY, f64::min);
+    f.requests = requests.iter().map(|r| (Some(r.start_s - first), r.input, r.output)).collect();
+    f.rounds = requests.iter().flat_map(|r| r.rounds.iter().copied()).collect();
+    let several = requests.iter().filter(|r| !r.one_length).count();
+    if several > 0 {
+        f.notes.push(format!(
+            "{several} requests drafted several lengths: their rounds count with the longest draft, which makes deep \
+             drafts look worse; start vLLM with --per-request-spec-decode-metrics detailed"
+        ));
+    }
+    Ok(())
+}
+
+fn profile(f: &mut Foreign) -> Result<()> {
+    let read =
+        SpeculationProfile::read(&f.path).map_err(|e| Problem::bad_input(e.to_string()).help(e.hint().to_owned()))?;
+    if read.accept_length_by_k.len() > 1 {
+        f.notes.push(format!(
+            "it has a mean length for each of {} draft lengths: a calibration takes the rates at K = {} for all; an \
+             experiment takes each with acceptance.source = {{ profile = {{ path = … }} }}",
+            read.accept_length_by_k.len(),
+            read.num_speculative_tokens
+        ));
+    }
+    f.profile = Some(read);
     Ok(())
 }
 
@@ -278,7 +315,8 @@ mod tests {
 
     #[test]
     fn files_of_the_engines_are_read_whole() {
-        let files: [(&str, &[u8], Option<u32>); 5] = [
+        let files: [(&str, &[u8], Option<u32>); 6] = [
+            ("aiperf_records", include_bytes!("../../../fuzz/seeds/aiperf-records/four.jsonl"), None),
             ("vllm_bench", include_bytes!("../../../fuzz/seeds/vllm-bench/run.jsonl"), None),
             ("sglang_bench", include_bytes!("../../../fuzz/seeds/sglang-bench/run.jsonl"), None),
             ("sglang_dspark", include_bytes!("../../../fuzz/seeds/sglang-dspark/info.json"), None),

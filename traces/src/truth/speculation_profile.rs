@@ -125,6 +125,32 @@ impl SpeculationProfile {
         Rates::ByDepth { rates: self.conditional_accept_rates.iter().copied().chain([0.0]).collect() }
     }
 
+    /// The rounds of the measurement: (drafted tokens, accepted tokens, number of rounds). A file without a histogram
+    /// says shares, and perhaps their number; else `unless_counted` is the number of all rounds.
+    pub fn rounds(&self, unless_counted: u64) -> Vec<(u32, u32, u64)> {
+        let k = self.num_speculative_tokens;
+        if let Some(histogram) = &self.acceptance_length_histogram {
+            let counted = histogram.iter().filter_map(|(tokens, &n)| Some((tokens.parse::<u32>().ok()?, n)));
+            return counted.map(|(tokens, n)| (k, tokens.saturating_sub(1).min(k), n)).collect();
+        }
+        let said = self.measurement_conditions.as_ref().and_then(|c| c.get("rounds")?.as_u64());
+        let all = said.unwrap_or(unless_counted) as f64;
+        let share = |accepted: usize| match accepted {
+            0 => 1.0,
+            _ => self.marginal_accept_rates.get(accepted - 1).copied().unwrap_or(0.0),
+        };
+        let exactly = |n: usize| ((share(n) - share(n + 1)) * all).round().max(0.0) as u64;
+        (0..=k).map(|accepted| (k, accepted, exactly(accepted as usize))).collect()
+    }
+
+    /// The target of the file, if it is another model than `ours`. Names count without their owners, and one may go on
+    /// where the other ends (`-FP8`).
+    pub fn other_target(&self, ours: &str) -> Option<&str> {
+        let last = |name: &str| name.rsplit('/').next().unwrap_or(name).to_lowercase();
+        let (theirs, own) = (last(self.target()?), last(ours));
+        (!theirs.starts_with(&own) && !own.starts_with(&theirs)).then(|| self.target())?
+    }
+
     /// Makes a profile from counts by draft position: how many rounds reached the position (with all drafts before it
     /// accepted), and how many of these accepted it. `None` if no round drafted.
     pub fn of_counts(counts: &[(u64, u64)], method: Option<&str>) -> Option<SpeculationProfile> {
@@ -199,6 +225,11 @@ mod tests {
         let profile = read(DFLASH).unwrap();
         assert_eq!(profile.target(), Some("MiniMaxAI/MiniMax-M2.7"));
         assert_eq!(profile.acceptance(), Rates::ByDepth { rates: vec![0.816082, 0.776577, 0.749591, 0.0] });
+        assert_eq!(profile.other_target("minimaxai/minimax-m2.7-fp8"), None);
+        assert_eq!(profile.other_target("openai/gpt-oss-120b"), Some("MiniMaxAI/MiniMax-M2.7"));
+        assert_eq!(profile.rounds(1000), [(3, 0, 184), (3, 1, 182), (3, 2, 159), (3, 3, 475)]);
+        let counted = DFLASH.replace("histogram\": null", "histogram\": {\"1\": 2, \"4\": 5}");
+        assert_eq!(read(&counted).unwrap().rounds(1000), [(3, 0, 2), (3, 3, 5)]);
         let two = DFLASH.replace(r#"{"3": 2.924887}"#, r#"{"3": 2.92, "1": 1.8, "12": 3.4}"#);
         let Rates::MeanLength(lengths) = read(&two).unwrap().acceptance() else { panic!("several lengths") };
         assert_eq!(lengths.lengths, [(1, 1.8), (3, 2.92), (12, 3.4)]);

@@ -25,17 +25,23 @@ pub enum Format {
     /// The file has the records of verify steps that SGLang's scheduler DSpark keeps; read by
     /// [`sglang_dspark`](super::sglang_dspark).
     SglangDspark,
+    /// The file has the requests of a run of AIPerf; read by [`aiperf_records`](super::aiperf_records).
+    AiperfRecords,
+    /// The file is a `speculation_profile.json`, which says how often a draft checkpoint is right.
+    SpeculationProfile,
 }
 
 impl Format {
     /// All formats of vLLM and SGLang files, in the order in which they are tried.
-    pub const ALL: [Format; 6] = [
+    pub const ALL: [Format; 8] = [
         Format::VllmForward,
         Format::VllmBench,
         Format::SglangBench,
         Format::SglangRequests,
         Format::SglangForward,
         Format::SglangDspark,
+        Format::AiperfRecords,
+        Format::SpeculationProfile,
     ];
 
     /// The name of the file format in messages.
@@ -47,6 +53,8 @@ impl Format {
             Format::SglangRequests => "SGLang request metrics",
             Format::SglangForward => "SGLang forward-pass metrics",
             Format::SglangDspark => "SGLang server info with DSpark step records",
+            Format::AiperfRecords => "AIPerf records of requests",
+            Format::SpeculationProfile => "a speculation profile",
         }
     }
 
@@ -60,6 +68,8 @@ impl Format {
             Format::SglangRequests => &["request_parameters", "id", "finish_reason"],
             Format::SglangForward => &["counter_id", "wall_time", "scheduled_requests", "queued_requests"],
             Format::SglangDspark => &["internal_states"],
+            Format::AiperfRecords => &["metadata", "metrics"],
+            Format::SpeculationProfile => &["measured", "num_speculative_tokens"],
         }
     }
 }
@@ -147,7 +157,9 @@ fn beginning(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::recordings::foreign::testing::of;
-    use crate::recordings::foreign::{sglang_bench, sglang_dspark, sglang_requests, vllm_bench, vllm_forward};
+    use crate::recordings::foreign::{
+        aiperf_records, sglang_bench, sglang_dspark, sglang_requests, vllm_bench, vllm_forward,
+    };
 
     fn found(text: &str) -> Result<Format, String> {
         of(text.as_bytes(), detect)
@@ -162,6 +174,8 @@ mod tests {
             (sglang_requests::tests::GOOD, Format::SglangRequests),
             (sglang_forward::tests::JSON, Format::SglangForward),
             (sglang_dspark::tests::GOOD, Format::SglangDspark),
+            (aiperf_records::tests::GOOD, Format::AiperfRecords),
+            (r#"{"measured": true, "num_speculative_tokens": 3}"#, Format::SpeculationProfile),
         ] {
             assert_eq!(found(text), Ok(format), "{text}");
             assert_eq!(found(&format!("\n {text}\n{text}")), Ok(format), "{text}");

@@ -4,6 +4,7 @@
 //! A reader takes the fields that it knows and ignores other fields. If it cannot read a file, it returns an
 //! [`Unread`](crate::recordings::Unread) that names line and field. Times are converted to seconds; lengths are tokens.
 
+pub mod aiperf_records;
 mod arrays;
 mod detect;
 mod file;

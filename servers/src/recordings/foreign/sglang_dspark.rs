@@ -95,11 +95,14 @@ pub struct DsparkRequest {
 #[derive(Deserialize)]
 struct RawInfo {
     internal_states: Vec<RawState>,
+    speculative_num_steps: Option<u32>,
 }
 
 #[derive(Deserialize)]
 struct RawState {
     dspark_info_record: Option<RawRecord>,
+    /// Mean tokens of a round since the server started, with the target's own.
+    avg_spec_accept_length: Option<Amount>,
 }
 
 #[derive(Deserialize)]
@@ -158,12 +161,22 @@ pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
 /// The content has another format, the server recorded nothing, or numbers contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<DsparkRecords>, Unread> {
     let info: RawInfo = json::value(path, bytes, HINT)?;
+    let mean = info.internal_states.iter().find_map(|state| state.avg_spec_accept_length.map(|x| x.0));
     let ranks = info.internal_states.into_iter().enumerate();
     let records: Vec<DsparkRecords> = ranks
         .filter_map(|(rank, state)| Some(read_record(rank, state.dspark_info_record?)))
         .collect::<Result<_, _>>()
         .map_err(|what| Unread::file(path, what, "the file is damaged, or of another version of SGLang"))?;
     if records.is_empty() {
+        if let Some(mean) = mean {
+            let k = info.speculative_num_steps.map_or("K".to_owned(), |k| k.to_string());
+            let what = format!("has no steps, but a mean length: avg_spec_accept_length {mean:.2}");
+            let hint = format!(
+                "say it by its name: ask --accept mean-length={mean:.2}@{k}, or in an experiment acceptance.source = \
+                 {{ mean-length = {{ lengths = [[{k}, {mean:.2}]] }} }}"
+            );
+            return Err(Unread::file(path, what, hint));
+        }
         let hint =
             "start the server with DSpark and SGLANG_DSPARK_DEBUG_DUMP=all, and save /server_info after the load";
         return Err(Unread::file(path, "has no dspark_info_record in internal_states", hint));
@@ -322,6 +335,14 @@ pub(super) mod tests {
         let longer = with(&simulated, "\"verify_len\": 4", "\"verify_len\": 1");
         let records = of(&longer, read).unwrap();
         assert_eq!(records[0].simulated_accept_length, Some(3.0));
+    }
+
+    #[test]
+    fn a_mean_length_without_steps_is_named() {
+        let info = r#"{"speculative_num_steps": 3, "internal_states": [{"avg_spec_accept_length": 2.5}]}"#;
+        let error = parse(Path::new("f"), info.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("a mean length: avg_spec_accept_length 2.50"), "{error}");
+        assert!(error.hint.contains("--accept mean-length=2.50@3"), "{}", error.hint);
     }
 
     #[test]
