@@ -57,6 +57,7 @@ mod vllm {
     pub(crate) mod adaptive;
     pub(crate) mod confidence_history;
     pub(crate) mod confidence_stop;
+    pub(crate) mod context_table;
     pub(crate) mod cost_table;
     pub(crate) mod disable_by_batch_size;
     pub(crate) mod draft_confidence;
@@ -230,6 +231,7 @@ policies! {
 
     // Presets (policies with default settings) of serving engines: vLLM, SGLang's DSpark, TensorRT-LLM, MLC-LLM, sfllm.
     vllm::dynamic::VllmDynamic { VllmDynamic = "vllm-dynamic" in BLUE Dashed Diamond; }
+    vllm::context_table::VllmContext { VllmContext = "vllm-context" in BLUE Dotted Diamond; }
     vllm::adaptive::VllmAdaptive { VllmAdaptive = "vllm-adaptive" in BLUE LongDash TriangleDown; }
     sglang::dspark::Dspark { Dspark = "dspark" in ORANGE LongDash Square; }
     vllm::disable_by_batch_size::DisableByBatchSize {
@@ -338,5 +340,6 @@ pub use shared::estimator::{Depth, Depths, Estimate};
 pub use shared::profile::PassTimes;
 pub use slo::adaspec::{Drafter, SloMode};
 pub use slo::adaspec_code::Eliminate;
+pub use vllm::context_table::{ContextRange, to_rfc_48627};
 pub use vllm::cost_table::CostLookup;
 pub use vllm::dynamic::{BatchRange, to_vllm_speculative_config};

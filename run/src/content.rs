@@ -23,7 +23,7 @@ pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
         return None;
     }
     let law = match &experiment.acceptance.source {
-        Rates::Recorded { .. } | Rates::Table(_) => return None,
+        Rates::Recorded { .. } | Rates::Table(_) | Rates::Counterfactual(_) => return None,
         Rates::Constant { .. } => "constant",
         Rates::ByPosition { .. } => "by-position",
         Rates::ByContext { .. } => "by-context",

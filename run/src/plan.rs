@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 
 /// The checked list of all runs: every policy with every combination of swept values and every seed.
+#[derive(Clone)]
 pub struct Plan {
     /// The experiment's name.
     pub name: String,
@@ -49,6 +50,7 @@ pub enum Measured {
 }
 
 /// One combination of the experiment's swept values.
+#[derive(Clone)]
 pub struct Variant {
     /// The swept settings, each with its value in this variant.
     pub choices: Vec<Choice>,

@@ -64,7 +64,7 @@ fn needs(variant: &Variant, (requests, output): (u64, u32), config: &EngineConfi
         // For suffix decoding, each output position takes 10 bits (5 times 2): two bits, and a byte with the most
         // tokens that are proposed there.
         Rates::Suffix(_) => 5,
-        Rates::LookupBesideModel(_) => variant.experiment.engine.max_draft_len.into(),
+        Rates::Counterfactual(_) | Rates::LookupBesideModel(_) => variant.experiment.engine.max_draft_len.into(),
         _ => 1,
     };
     let truth = running.saturating_mul(u64::from(output) / 4 + 64).saturating_mul(depths);

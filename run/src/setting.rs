@@ -11,7 +11,7 @@ use crate::plan::Variant;
 use crate::rejection::{Limit, limits};
 use crate::server::Server;
 use crate::spec::document::Path;
-use crate::spec::experiment::SloSpec;
+use crate::spec::experiment::{Experiment, SloSpec};
 use crate::spec::problem::{Problem, Result};
 use crate::spec::read::trace_problem;
 use foretoken_policies::{Belief, PolicySpec};
@@ -102,6 +102,7 @@ impl Setting {
         let fleet = Replicas::of(variant, &server, seed, &built.workload, &mut belief_notes)?;
         let (workload, arrivals) = (built.workload, built.arrivals);
         notes.extend(golden::notes(e, &workload.categories, &server));
+        notes.extend(hybrid_hits(e, &server, workload.shares_prefixes()));
         let setting = Setting { workload, drawn, notes, belief_notes, arrivals, server, fleet, slo: e.slo.clone() };
         setting.check(variant)?;
         Ok(setting)
@@ -411,4 +412,15 @@ impl Setting {
 /// Time of a decode pass with one request and an empty context, seconds. AdaServe's bounds are multiples of this time.
 fn unloaded_tpot_s(target: &dyn LatencyModel) -> f64 {
     target.pass(PassShape { requests: 1, batched: 1, context: 0, pairs: 1 }).as_s()
+}
+/// A note for hybrid models: with a drafter, vLLM may use no hit of the prefix cache.
+fn hybrid_hits(e: &Experiment, server: &Server, shared: bool) -> Option<String> {
+    let engine = &server.with_drafter;
+    let open = shared && engine.prefix_caching && engine.state_blocks > 0 && !engine.drafts_end_prefix_hits;
+    let speculates = e.policies.iter().any(|policy| !matches!(server.speculation(policy), Speculation::Off));
+    (open && speculates).then(|| {
+        "a hybrid model with a drafter: vLLM from 0.28 on may use no hit of the prefix cache then (vllm#54360); \
+         engine.drafts_end_prefix_hits = true simulates it"
+            .to_owned()
+    })
 }

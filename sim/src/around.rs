@@ -2,7 +2,7 @@
 //! its own: it delays, watches or records.
 
 use crate::drafts::{Drafts, Wants};
-use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome};
+use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, Memory, SpecPolicy, StepOutcome};
 use crate::workload::RequestId;
 
 /// A [`SpecPolicy`] that passes every call to another policy, the inner one. An implementor may watch or change calls
@@ -52,6 +52,10 @@ impl<T: Around> SpecPolicy for T {
 
     fn drafts_for_next(&mut self) -> bool {
         self.inner_mut().drafts_for_next()
+    }
+
+    fn keeps_weights(&mut self, memory: &Memory) -> bool {
+        self.inner_mut().keeps_weights(memory)
     }
 
     fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {

@@ -10,12 +10,12 @@ use crate::host::HostLaw;
 use crate::latency::DraftDevice;
 pub use bad::BadConfig;
 use checks::{
-    blocks_up_to, decision_times, draft_kv, optional, positive, share, time, tokens_from_1_to, tokens_up_to,
-    whole_share,
+    blocks_up_to, decision_times, draft_kv, draft_weights, optional, positive, share, time, tokens_from_1_to,
+    tokens_up_to, whole_share,
 };
 pub use choices::{
-    BatchRange, BudgetCharge, DecisionSeconds, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, FirstDraftPass,
-    Runner, SchedulingPolicy, Version,
+    BatchRange, BudgetCharge, DecisionSeconds, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, DraftWeights,
+    FirstDraftPass, Runner, SchedulingPolicy, Version,
 };
 pub use releases::Release;
 use serde::{Deserialize, Serialize};
@@ -102,8 +102,17 @@ settings! {
     window_groups: u32 = 0, blocks_up_to(MOST_WINDOW_GROUPS);
     /// Most tokens of prompt and output of a request together, 1 to 2³¹.
     max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
+    /// Most tokens of a request for which the drafter can be run, 1 to 2³¹, if fewer than `max_model_len` (the draft
+    /// model's own `max_model_len`). While any request of a step is nearer to this limit than the longest draft, vLLM's
+    /// runner V1 drafts for no request of the batch and verifies padding, which is never accepted (vllm#58080).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draft_max_model_len: Option<u32> = None, optional(tokens_from_1_to(MOST_MODEL_LEN));
     /// Whether a request reuses the KV blocks of earlier requests with the same prefix.
     prefix_caching: bool = true;
+    /// Whether no request reuses KV blocks on a server with a drafter, as vLLM 0.28 does with hybrid models
+    /// (vllm#54360).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    drafts_end_prefix_hits: bool = false;
     /// Whether a request is admitted only if its whole sequence fits into the free blocks. Default: false in `vllm-v0`,
     /// else true.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +137,11 @@ settings! {
     pad_admissions: Option<bool> = None;
     /// The memory that the draft model's KV takes from the memory of `num_gpu_blocks`.
     draft_kv: DraftKv = DraftKv::None, draft_kv;
+    /// The draft model's weights, if a policy may give them up when KV memory is short (Nightjar): KV blocks take their
+    /// place, nothing is drafted, and they come back over a link. It needs `draft_at = "step-start"`. Default: they
+    /// stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draft_weights: Option<DraftWeights> = None, optional(draft_weights);
     /// The device of the draft model: the target's device (`shared`), or another one (`own`).
     draft_device: DraftDevice = DraftDevice::Shared;
     /// With `draft_device = "own"`: the share of rounds (a request's draft tokens of one step), [0, 1], in which the

@@ -58,7 +58,7 @@ pub use oracle::{OraclePolicy, Truth};
 pub use pair::Pair;
 pub use patience::Patience;
 pub use policy::{
-    BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, SpecPolicy,
+    BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, Memory, SpecPolicy,
     StepOutcome,
 };
 pub use replica::Replica;

@@ -223,6 +223,21 @@ pub struct StepOutcome<'a> {
     pub verify_time: Time,
 }
 
+/// What a policy sees when it says whether the draft model's weights stay in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Whether the weights are in memory and the engine can draft.
+    pub loaded: bool,
+    /// Number of requests in the running list, including requests in prefill.
+    pub num_running: u32,
+    /// Number of waiting requests.
+    pub num_waiting: u32,
+    /// Number of free KV blocks.
+    pub free_blocks: u32,
+    /// Number of KV blocks that fit into the memory of the weights.
+    pub weight_blocks: u32,
+}
+
 /// A speculation policy: a pure state machine that sees only what a server sees.
 pub trait SpecPolicy: Send {
     /// The most that the policy may draft for any request, now and in the whole run. Called before every step is
@@ -238,6 +253,13 @@ pub trait SpecPolicy: Send {
     /// prompt. Called once for each request, in the order of admission, and only if the draft model processes prompts
     /// (SmartSpec's draft-prefill skipping).
     fn drafts_for_next(&mut self) -> bool {
+        true
+    }
+
+    /// Whether the draft model's weights stay in memory. If not, KV blocks take their place and nothing is drafted. If
+    /// they are gone, true brings them back, as soon as their memory is free. Called before every step is scheduled, if
+    /// the engine may give the weights up (`engine.draft_weights`).
+    fn keeps_weights(&mut self, _memory: &Memory) -> bool {
         true
     }
 

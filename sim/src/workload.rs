@@ -57,6 +57,9 @@ pub struct Recording {
     /// For each unknown position: the probability that a draft token there is right for this request, which may accept
     /// more or less than others. 0 at known positions. Empty if only the probabilities of all recordings are known.
     pub chances: Vec<f32>,
+    /// For each output position where a round may start: how many draft tokens of the round would be accepted, if a
+    /// draft model drafts it, and if a lookup does. Empty if no two drafters were recorded.
+    pub reach: [Vec<u8>; 2],
     /// Rank of the target's token among the draft model's guesses, from 1, for each output position. 255 stands for all
     /// ranks from 255 on. Empty if ranks were not recorded.
     pub ranks: Vec<u8>,

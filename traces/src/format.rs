@@ -31,6 +31,9 @@ macro_rules! formats {
             /// Spec-Bench requests (Xia et al., Findings of ACL 2024): CSV of lengths and categories, or JSON lines
             /// that also say which draft tokens were right; no times.
             SpecBench, "spec-bench", specbench::read, [["question_id", "bits"], ["question_id", "input_tokens", "output_tokens"]];
+            /// JSON lines of SpecDecode-Bench (arXiv 2601.11580): lengths, and how many draft tokens of two drafters
+            /// would be accepted at each output position; no times.
+            SpecDecodeBench, "specdecode-bench", specdecode_bench::read, [["acc_eagle", "acc_ngram"]];
             /// CSV of `num_prefill_tokens, num_decode_tokens` (Vidur, Etalon): lengths only.
             Lengths, "lengths", plain::read_lengths, [["num_prefill_tokens"]];
             /// CSV of `t_s, input_tokens, output_tokens`, and `category` where the file has it.

@@ -218,3 +218,25 @@ fn calibrate_reads_a_speculation_profile_and_aiperfs_requests() {
     assert!(found.contains("accepted, if reached    0.571, 0.625, 0.667"), "{found}");
     assert!(said.contains("only acceptance and requests are calibrated"), "{said}");
 }
+
+#[test]
+fn two_recorded_drafters_are_played_on_the_same_text() {
+    let lengths = "workload.lengths={ trace = { path = \"two.jsonl\" } }";
+    let place = Place::holding(PAIR);
+    std::fs::write(place.path("two.jsonl"), include_str!("../../../fuzz/seeds/trace-any/written-specdecode-bench"))
+        .unwrap();
+    let tokens = |drafter: &str| {
+        let source = format!("acceptance.source={{ counterfactual = {{ drafter = {drafter} }} }}");
+        let sets = [lengths, "workload.requests=2", "policies=[{ fixed = { k = 7 } }]", &source];
+        let (found, said) = lengths_of(&place, &sets);
+        assert!(said.contains("length of the recorded run"), "{said}");
+        found[0].1
+    };
+    let [model, lookup, longer] = ["\"model\"", "\"lookup\"", "\"longer\""].map(tokens);
+    assert!(longer > model && longer > lookup, "{model} {lookup} {longer}");
+    refused(
+        &place,
+        "acceptance.source={ counterfactual = { drafter = \"model\" } }",
+        &["no recording of two drafters"],
+    );
+}

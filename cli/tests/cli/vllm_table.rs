@@ -206,3 +206,28 @@ fn the_export_example_of_the_documentation_works() {
     let config: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(config["num_speculative_tokens"].as_u64() > Some(0), "{config}");
 }
+
+/// The form of vLLM's open RFC #48627, the gain of each cell, and an experiment that can run the table.
+#[test]
+fn a_table_by_context_goes_out_as_the_rfc_proposes_it() {
+    // A token of context is dear, and so is a token of a batch: short contexts in large batches want fewer drafts.
+    let costs = EXPERIMENT.replace("gamma_s = 55e-6", "gamma_s = 400e-6").replace("{ sweep = [8, 64] }", "64");
+    let place = Place::holding(&costs);
+    let args = ["export", "vllm-context", "x.toml", "--batch-sizes", "1,8,32", "--contexts", "200,1600"];
+    let sets =
+        ["--set", "hardware.target.linear.alpha_s=3e-6", "--set", "engine.num_gpu_blocks=40000", "--set", "seeds=[1]"];
+    let output = place.foretoken().args(args).args(sets).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let config: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let table = config["num_speculative_tokens_per_batch_size"].as_array().unwrap();
+    let by_context: Vec<&Value> = table.iter().filter(|cell| cell.as_array().unwrap().len() == 5).collect();
+    let k = |cell: &Value| cell[4].as_u64().unwrap();
+    assert!(by_context.len() >= 2 && by_context.len().is_multiple_of(2), "{config}");
+    assert!(by_context.chunks(2).all(|cells| k(cells[0]) < k(cells[1])), "more context, longer drafts: {config}");
+    assert!(said.contains("200 tokens") && said.contains("Nothing is") && said.contains("RFC #48627"), "{said}");
+    assert!(said.contains("Where contexts are mixed"), "{said}");
+    assert!(
+        place.fails(&["export", "vllm-context", "x.toml", "--contexts", "200"], 2).contains("two contexts at least")
+    );
+}

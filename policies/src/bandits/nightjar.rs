@@ -15,7 +15,8 @@
 use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
-    BatchView, Candidate, DraftLimits, DraftPlan, Explanation, Luck, SpecPolicy, Speculation, StepOutcome, Stream,
+    BatchView, Candidate, DraftLimits, DraftPlan, Explanation, Luck, Memory, SpecPolicy, Speculation, StepOutcome,
+    Stream,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,11 +28,14 @@ pub struct NightjarLike {
     pub k_max: u32,
     /// Number of neighbouring batch sizes that have one common bandit, at least 1.
     pub bucket: u32,
+    /// Number of decisions in a row without drafts, while requests wait, after which the draft model's weights are
+    /// given up (`engine.draft_weights`); 0 for never. They come back once no request waits.
+    pub offload: u32,
 }
 
 impl Default for NightjarLike {
     fn default() -> Self {
-        NightjarLike { k_max: 5, bucket: 2 }
+        NightjarLike { k_max: 5, bucket: 2, offload: 0 }
     }
 }
 
@@ -50,8 +54,8 @@ impl Definition for NightjarLike {
 
     fn differences(&self) -> &'static str {
         "the artefact weighs lengths with priors made for its hardware and forces 0 over 20 requests at more than 2 a second: \
-         left out. Nor is the draft offloaded under memory pressure, or a change of load tested for. The cost of starting again \
-         comes from the believed model, not from a measured table; k_max is our own"
+         left out. Nor is a change of load tested for. The cost of starting again comes from the believed model, not from a \
+         measured table; k_max is our own, and so is the rule of offload: its constants were not readable"
     }
 
     fn beliefs(&self) -> Beliefs {
@@ -98,6 +102,10 @@ struct Running {
     rewards: Vec<Mean>,
     /// True if draft length 0 was chosen in the last step in which a request could draft.
     was_off: bool,
+    /// Number of decisions in a row without drafts.
+    off: u32,
+    /// Number of such decisions after which the weights may go; 0 for never.
+    offload: u32,
     /// For each draft length, at the last decision: the seconds that a request needs per token. If the step before
     /// drafted nothing, they include the time in which the draft model processes the context that it skipped. Infinite
     /// for a length without samples. Empty if the present bin (run of steps) explores.
@@ -119,6 +127,8 @@ impl Running {
             clocks: vec![clock; buckets],
             rewards: vec![Mean::default(); buckets * (k_max as usize + 1)],
             was_off: false,
+            off: 0,
+            offload: rule.offload,
             losses: Vec::with_capacity(k_max as usize + 1),
         }
     }
@@ -176,6 +186,11 @@ impl SpecPolicy for Running {
         DraftLimits::chain(self.k_max)
     }
 
+    fn keeps_weights(&mut self, memory: &Memory) -> bool {
+        let short = memory.num_waiting > 0;
+        !short || memory.loaded && (self.offload == 0 || self.off < self.offload)
+    }
+
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         if !has_room(batch) {
             return;
@@ -194,6 +209,7 @@ impl SpecPolicy for Running {
             None => self.best(bucket, switch_s).unwrap_or(self.k_max),
         };
         self.was_off = k == 0;
+        self.off = if k == 0 { self.off + 1 } else { 0 };
         plan.fill(k);
     }
 
@@ -331,6 +347,22 @@ mod tests {
         assert_eq!(p.rewards(1)[1], Mean { count: 1, value: 100.0 });
         let cannot = Batch::new(&[100], &[0]);
         assert_eq!((choose(&mut p, &cannot), p.clocks[0].bin), (0, 0));
+    }
+
+    /// Weights go after a number of decisions without drafts, only while requests wait, and come back when none does.
+    #[test]
+    fn weights_are_given_up_under_memory_pressure() {
+        let mut p = Running::new(NightjarLike { offload: 3, ..NightjarLike::default() }, &CONTEXT);
+        let keeps = |p: &mut Running, loaded, num_waiting| {
+            p.keeps_weights(&Memory { loaded, num_running: 4, num_waiting, free_blocks: 0, weight_blocks: 9 })
+        };
+        p.off = 2;
+        assert!(keeps(&mut p, true, 5));
+        p.off = 3;
+        assert!(!keeps(&mut p, true, 5) && keeps(&mut p, true, 0));
+        assert!(!keeps(&mut p, false, 1) && keeps(&mut p, false, 0));
+        p.offload = 0;
+        assert!(keeps(&mut p, true, 5));
     }
 
     #[test]

@@ -97,6 +97,14 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
         )
     };
     let recorded = write("recorded.jsonl", rows(row));
+    let row = |i| {
+        format!(
+            "{{\"prompt_token_ids\": {:?}, \"acc_eagle\": {{\"acc_len\": [3, 2, 1, 3, 1, 2, 3, 1, 2]}}, \
+             \"acc_ngram\": {{\"acc_len\": [1, 6, 5, 4, 3, 2, 1, 1, 2]}}}}\n",
+            vec![1; 30 + i as usize]
+        )
+    };
+    let two_drafters = write("two.jsonl", rows(row));
     let row = |i: u32| {
         let ids: Vec<String> = (0..(30 + i) / 8).map(|block| block.to_string()).collect();
         let at = 1_700_000_000_000_u64 + 125 * u64::from(i);
@@ -151,6 +159,10 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
         vec![
             format!("workload.lengths={{ trace = {{ path = \"{bench}\", accept = \"{recorded}\", {spec} }} }}"),
             "acceptance.source={ recorded = {} }".to_owned(),
+        ],
+        vec![
+            format!("workload.lengths={{ trace = {{ path = \"{two_drafters}\" }} }}"),
+            "acceptance.source={ counterfactual = { drafter = { copied-run = { tokens = 2 } }, false_match = 0.3, model_len = 1 } }".to_owned(),
         ],
     ]
 }

@@ -20,6 +20,7 @@
 //! belongs to another row. So the finished table also runs in the loops. A warning names the loops in which the table
 //! is slower than the fastest fixed length.
 
+mod by_context;
 mod choose;
 mod closed;
 mod loops;
@@ -28,6 +29,7 @@ mod render;
 mod table;
 mod tie;
 
+pub use by_context::{Cell, ContextTable};
 pub use choose::Choice;
 pub use no_draft::{WITHOUT_MODEL, no_draft, stated_method};
 pub use table::{Loop, Row, Table};

@@ -1,5 +1,6 @@
 //! The table of draft lengths as ASCII text: its rows, the comparison of every length with the fastest, and warnings.
 
+use super::by_context::{Cell, ContextTable};
 use super::choose::{AS_GOOD, Choice, ComparedLength, FEW, Verdict, over};
 use super::table::{Loop, Row, Table};
 use foretoken_report::{plain_table, table_lines};
@@ -253,6 +254,49 @@ fn change(over: Interval) -> String {
     match over.half_width {
         Some(half) => format!("{change:+.1} +-{:.1}", over.mean.exp() * half * 100.0),
         None => format!("{change:+.1}"),
+    }
+}
+
+impl ContextTable {
+    /// The whole text of the command: the length of each cell with its gain over the table by batch size, what both
+    /// tables do where contexts are mixed, and warnings.
+    pub fn in_words(&self) -> String {
+        let length = |row: &Row| row.measured.as_ref().map_or("-".to_owned(), |m| m.choice.k.to_string());
+        let said = |cell: Option<Cell>| match cell {
+            None => "-".to_owned(),
+            Some(cell) if cell.is_nothing() => cell.k.to_string(),
+            Some(cell) => format!("{} ({} %)", cell.k, change(cell.gain)),
+        };
+        let columns: Vec<Vec<Option<Cell>>> =
+            self.contexts.iter().map(|(_, table)| self.cells(table).map(|(_, cell)| cell).collect()).collect();
+        let header = ["clients".to_owned(), "mixed".to_owned()].into_iter();
+        let header: Vec<String> = header.chain(self.contexts.iter().map(|(c, _)| format!("{c} tokens"))).collect();
+        let rows = self.by_batch.rows.iter().enumerate().map(|(i, row)| {
+            let first = [row.clients.to_string(), length(row)].into_iter();
+            first.chain(columns.iter().map(|cells| said(cells[i]))).collect::<Vec<_>>()
+        });
+        let mut text = table_lines(&plain_table(header, rows, ..1));
+        let cells: Vec<Cell> = columns.iter().flatten().flatten().copied().collect();
+        let nothing = cells.iter().filter(|cell| cell.is_nothing()).count();
+        text += &format!(
+            "Draft length by clients and context. \"mixed\" is vLLM's table by batch size, made where all contexts are mixed. In\n\
+             brackets: what a cell's length gains over the one of that table, where it differs and the seeds tell. Nothing is\n\
+             gained in {nothing} of {} cells.\n",
+            cells.len()
+        );
+        let mixed: Vec<String> =
+            self.mixed.iter().map(|(clients, gain)| format!("{} % at {clients}", change(*gain))).collect();
+        if !mixed.is_empty() {
+            text += &format!(
+                "Where contexts are mixed, a step has one length for all of them. The table by context against the one by batch\n\
+                 size, by clients: {}.\n",
+                mixed.join(", ")
+            );
+        }
+        for (context, table) in &self.contexts {
+            table.warnings().iter().for_each(|warning| text += &format!("warning: {context} tokens: {warning}\n"));
+        }
+        text
     }
 }
 

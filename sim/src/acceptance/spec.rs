@@ -5,6 +5,7 @@ use super::by_category::ByCategory;
 use super::by_depth::ByDepth;
 use super::by_length::{Lengths, Rule, conditional};
 use super::confidence::{Confidence, ConfidenceModel};
+use super::counterfactual::Counterfactual;
 use super::fault::{BadAcceptance, bad, check_points, check_rates};
 use super::independent::{ByContext, ByPosition, Constant};
 use super::mixture::{Mixture, MixtureBits};
@@ -101,6 +102,8 @@ pub enum Rates {
     Suffix(Suffix),
     /// Two drafters: prompt lookup in draft rounds in which it finds a match, and a draft model in other rounds.
     LookupBesideModel(LookupBesideModel),
+    /// The workload's requests have recordings of how far either of two drafters would get at each output position.
+    Counterfactual(Counterfactual),
     /// The workload's requests have recordings of which of their draft tokens are right.
     Recorded {
         /// For draft tokens that a recording does not cover: probability, [0, 1], that the i-th draft token of a round
@@ -198,7 +201,7 @@ impl Rates {
 
     /// Whether the source repeats which draft tokens were right in a real run, and does not draw this from a law.
     pub fn is_recorded(&self) -> bool {
-        matches!(self, Rates::Recorded { .. } | Rates::Table(_))
+        matches!(self, Rates::Recorded { .. } | Rates::Table(_) | Rates::Counterfactual(_))
     }
 }
 
@@ -254,6 +257,7 @@ impl AcceptanceSpec {
             Rates::PromptLookup(lookup) => lookup.check("source.prompt-lookup"),
             Rates::Suffix(suffix) => suffix.check("source.suffix"),
             Rates::LookupBesideModel(both) => both.check(),
+            Rates::Counterfactual(of) => of.check(),
             Rates::Mixture(m) => {
                 if !(0.0..1.0).contains(&m.autocorrelation) {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
@@ -298,6 +302,7 @@ impl AcceptanceSpec {
             Rates::Golden(_) => unreachable!("the check refuses a name without lengths"),
             Rates::ByCategory(of) => common.with(of.build(seed, workload)?),
             Rates::LookupBesideModel(both) => common.with(Beside::new(both, seed)),
+            Rates::Counterfactual(of) => common.with(of.build(seed, workload)?),
             Rates::PromptLookup(spec) => common.with(Lookups { spec: *spec, seed }),
             Rates::Suffix(spec) => common.with(SuffixTree::new(spec, seed)),
             Rates::Mixture(m) => common.with(MixtureBits::new(m, &workload.categories, seed)),

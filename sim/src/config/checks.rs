@@ -2,7 +2,7 @@
 //! name.
 
 use super::bad::BadConfig;
-use super::choices::{DecisionSeconds, DraftKv};
+use super::choices::{DecisionSeconds, DraftKv, DraftWeights};
 
 pub(super) type Checked = Result<(), BadConfig>;
 
@@ -55,6 +55,15 @@ pub(super) fn decision_times(_: &'static str, value: &DecisionSeconds) -> Checke
     time("decision_s.propose", &value.propose)?;
     time("decision_s.keep_drafting", &value.keep_drafting)?;
     time("decision_s.select", &value.select)
+}
+
+/// Checks the draft model's weights that may be given up: there are blocks, bytes and a link.
+pub(super) fn draft_weights(_: &'static str, value: &DraftWeights) -> Checked {
+    positive("draft_weights.blocks", &value.blocks)?;
+    for (key, number) in [("draft_weights.bytes", value.bytes), ("draft_weights.link_bytes_s", value.link_bytes_s)] {
+        refuse_if(!(number > 0.0 && number.is_finite()), key, || format!("{number} is not a number > 0"))?;
+    }
+    Ok(())
 }
 
 /// Checks the draft model's KV memory: the ratio is finite and at least 0, or there is at least one separate block.

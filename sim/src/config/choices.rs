@@ -127,6 +127,19 @@ pub enum BudgetCharge {
     Trimmed,
 }
 
+/// The draft model's weights as memory that a policy may give up for KV blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DraftWeights {
+    /// Number of KV blocks that fit into the memory of the weights, at least 1. `num_gpu_blocks` does not count them. A
+    /// server without a drafter has them for its requests.
+    pub blocks: u32,
+    /// Bytes of the weights, > 0.
+    pub bytes: f64,
+    /// Bytes a second, > 0, of the link over which the weights come back.
+    pub link_bytes_s: f64,
+}
+
 /// The memory that the draft model's KV takes from the memory of `num_gpu_blocks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

@@ -12,7 +12,7 @@ use crate::drafts::Drafts;
 use crate::event_clock::EventClock;
 use crate::executor::{Chunk, Executor, Moment, StepPlan};
 use crate::oracle::OraclePolicy;
-use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
+use crate::policy::{BatchView, Continue, DraftPlan, Memory, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
 use crate::workload::{RequestId, Workload};
 
@@ -33,6 +33,12 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     /// Whether the draft model processes the prompt of the next request that starts, so that the request can draft.
     /// Called once for each request, if the draft model processes prompts.
     fn drafts_for_next(&mut self) -> bool {
+        true
+    }
+
+    /// Whether the draft model's weights stay in memory, or come back if they are gone. Called once a step, if the
+    /// engine may give them up.
+    fn keeps_weights(&mut self, _memory: &Memory) -> bool {
         true
     }
 
@@ -210,6 +216,10 @@ impl<E: Executor> Drafter<E> for ByPolicy {
 
     fn drafts_for_next(&mut self) -> bool {
         self.0.drafts_for_next()
+    }
+
+    fn keeps_weights(&mut self, memory: &Memory) -> bool {
+        self.0.keeps_weights(memory)
     }
 
     fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {

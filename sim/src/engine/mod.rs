@@ -9,6 +9,7 @@ mod arrivals;
 mod collector;
 mod draft_loop;
 pub(crate) mod draft_passes;
+mod draft_weights;
 mod drafter;
 mod fed;
 mod held;

@@ -3,6 +3,7 @@
 
 use super::arrivals::ArrivalStream;
 use super::collector::Collector;
+use super::draft_weights::Weights;
 use super::drafter::Drafter;
 use super::ids::Ids;
 use super::pipeline::Pipeline;
@@ -40,6 +41,8 @@ pub struct Engine<'a, E, D, W = ()> {
     pub(super) drafter: D,
     pub(super) executor: E,
     pub(super) spec: SpecDecode,
+    /// The draft model's weights, if they may be given up.
+    pub(super) weights: Option<Weights>,
     pub(super) pipeline: Pipeline,
     /// Whether nothing can be scheduled until a request arrives, KV arrives, or blocks are released. Always false if
     /// draft tokens are made at the end of a step: then the loop continues and sleeps, as vLLM's loop does.
@@ -68,6 +71,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         watch: W,
     ) -> Self {
         let (requests, way) = (workload.len(), Time::from_s(config.frontend_s));
+        let weights = Weights::of(config, rules.drafter);
         let known = match workload {
             Cow::Borrowed(workload) => Some(workload),
             Cow::Owned(_) => None,
@@ -80,6 +84,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             drafter,
             executor,
             spec: SpecDecode::default(),
+            weights,
             stuck: false,
             ids: Ids::default(),
             out: Collector::new(requests, keep_steps),

@@ -121,7 +121,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// step.
     fn draft_next(&mut self, step: &mut InFlight) -> Result<(), E::Error> {
         let rules = self.scheduler.rules();
-        let (passes, most, longest) = (rules.draft_passes, rules.num_speculative_tokens, rules.max_model_len);
+        let (passes, most, longest) = (rules.draft_passes, rules.num_speculative_tokens, rules.drafts_until);
         let (one_length, loses_drafts) = (rules.one_length, rules.loses_drafts);
         let sampled_at = step.ready;
         let output = self.scheduler.output();
@@ -160,8 +160,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         match (one_length, fits) {
             (true, _) => self.scheduler.hold_drafts(next, None, slots),
             (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
-            // Near `max_model_len` vLLM verifies padding tokens up to its longest draft length and accepts none of
-            // them.
+            // Near the drafter's `max_model_len` vLLM verifies padding tokens up to its longest draft length and
+            // accepts none of them.
             (false, false) => self.scheduler.hold_drafts(next, None, most),
         }
         if !loses_drafts {

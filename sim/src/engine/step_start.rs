@@ -12,7 +12,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
         self.scheduler.notice_kv(start);
-        self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
+        let most = self.most_drafts(start);
+        self.scheduler.schedule(start, most);
         self.watch.scheduled(&self.scheduler, start, start);
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();

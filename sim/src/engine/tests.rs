@@ -1,6 +1,7 @@
 //! Tests of the engine: the invariants of INVARIANTS.md and further properties on small random simulations, and cases
 //! computed by hand.
 
+mod drafters_limits;
 mod ends;
 mod fixture;
 mod golden;

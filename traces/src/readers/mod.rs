@@ -18,6 +18,7 @@ mod opentelemetry;
 mod plain;
 mod published;
 mod specbench;
+mod specdecode_bench;
 mod table;
 mod trace;
 mod truth_table;

@@ -75,6 +75,7 @@ fn examples() -> Vec<(&'static str, Vec<&'static str>)> {
                 Box::leak(spec_bench.into_boxed_str()),
             ],
         ),
+        ("specdecode-bench", vec![Box::leak(two_drafters().into_boxed_str())]),
         ("adaserve", vec!["t_s,input_tokens,output_tokens,slo_ratio\n0,7,5,1.5\n0.5,600,6,-50\n"]),
         ("lengths", vec!["num_prefill_tokens,num_decode_tokens\n7,5\n600,6\n"]),
         (
@@ -85,6 +86,17 @@ fn examples() -> Vec<(&'static str, Vec<&'static str>)> {
             ],
         ),
     ]
+}
+
+/// Two requests with the rounds of two drafters; the lookup's list of the second request is longer.
+fn two_drafters() -> String {
+    let row = |prompt: usize, output: usize, more: usize| {
+        let (ids, eagle, ngram) = (vec![3; prompt], vec![1; output], vec![2; output + more]);
+        format!(
+            "{{\"prompt_token_ids\":{ids:?},\"acc_eagle\":{{\"acc_len\":{eagle:?}}},\"acc_ngram\":{{\"acc_len\":{ngram:?}}}}}\n"
+        )
+    };
+    row(7, 5, 0) + &row(600, 6, 2)
 }
 
 /// A request and its server's span inside of it, an agent around both, a tool; then a second request.
@@ -174,7 +186,7 @@ fn every_row_of_the_page_is_read() {
                 (if trace.gives.arrivals { ms } else { 0 }, prompt, output)
             });
             assert_eq!(requests(&trace), want, "{name}: {text}");
-            assert_eq!(trace.gives.arrivals, !["spec-bench", "lengths"].contains(&name));
+            assert_eq!(trace.gives.arrivals, !["spec-bench", "specdecode-bench", "lengths"].contains(&name));
             assert_eq!(trace.gives.lengths, name != "adaspec");
         }
     }

@@ -9,6 +9,7 @@ mod sglang;
 mod sweep;
 mod tensorrt_llm;
 mod vllm;
+mod vllm_context;
 
 use clap::{Args, Subcommand};
 use foretoken_run::spec::problem::Result;
@@ -17,6 +18,7 @@ use sweep::{DeployArgs, SweepArgs};
 pub const EXAMPLES: &str = "Examples:
   foretoken export sglang sglang-gen3
   foretoken export vllm experiments/quickstart.toml
+  foretoken export vllm-context experiments/quickstart.toml --contexts 1000,8000
   foretoken export perfetto results/small -o timeline.json";
 
 #[derive(Debug, Args)]
@@ -30,6 +32,9 @@ pub enum ExportCommand {
     /// vLLM's speculative_config with the best length for each batch size, found by a sweep
     #[command(after_help = vllm::EXAMPLES)]
     Vllm(SweepArgs),
+    /// A table by batch size and context in the form of vLLM's open RFC #48627, and what it gains over a table by batch
+    #[command(after_help = vllm_context::EXAMPLES)]
+    VllmContext(vllm_context::ContextArgs),
     /// SGLang's flags with the best length for each batch size, and the file that they name
     #[command(after_help = sglang::FLAGS_EXAMPLES)]
     SglangFlags(sglang::SglangFlagsArgs),
@@ -54,6 +59,7 @@ pub enum ExportCommand {
 pub fn run(args: &ExportArgs) -> Result<()> {
     match &args.command {
         ExportCommand::Vllm(args) => vllm::run(args),
+        ExportCommand::VllmContext(args) => vllm_context::run(args),
         ExportCommand::SglangFlags(args) => sglang::flags(args),
         ExportCommand::TensorrtLlm(args) => tensorrt_llm::run(args),
         ExportCommand::LlmD(args) => llm_d::run(args),

@@ -6,6 +6,7 @@ use clap::Args;
 use foretoken_policies::{BatchRange, to_vllm_speculative_config};
 use foretoken_profiler::hardware::LatencySpec;
 use foretoken_profiler::hardware::models::{ModelChoice, entry};
+use foretoken_run::plan::Plan;
 use foretoken_run::spec::experiment::Hardware;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::vllm_table::{Table, no_draft, stated_method};
@@ -63,8 +64,8 @@ pub struct Swept {
 }
 
 impl SweepArgs {
-    /// Simulates every length in closed loops, and prints the results to stderr.
-    pub fn run(&self) -> Result<Swept> {
+    /// The experiment with all lengths that the sweep tries.
+    pub fn plan(&self) -> Result<Plan> {
         if self.batch_sizes.is_empty() || self.batch_sizes.contains(&0) {
             return Err(
                 Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64")
@@ -73,6 +74,12 @@ impl SweepArgs {
         let plan = shipped::load(&self.file, &self.sets)?;
         plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
         plan.variants.iter().try_for_each(|v| v.filled.check_all_lengths())?;
+        Ok(plan)
+    }
+
+    /// Simulates every length in closed loops, and prints the results to stderr.
+    pub fn run(&self) -> Result<Swept> {
+        let plan = self.plan()?;
         let experiment = &plan.variants[0].experiment;
         let stated = stated_method(experiment.engine.method);
         let method = self.method.as_deref().or(stated).map(str::to_owned);
@@ -80,11 +87,7 @@ impl SweepArgs {
         let _watch = work().interrupt.watch();
         let table = Table::find(plan, &self.file, &self.batch_sizes, work().interrupt.flag())?;
         eprint!("{}", table.in_words());
-        if table.ranges.is_empty() {
-            return Err(Problem::bad_input("no batch size was reached: there is no table to write").help(
-                "give smaller ones with --batch-sizes, or a larger engine (engine.max_num_seqs, engine.num_gpu_blocks)",
-            ));
-        }
+        reached(table.ranges.is_empty())?;
         no_draft(&hardware, method.as_deref(), self.model.as_deref()).iter().for_each(|note| eprintln!("{note}"));
         let (target, tensor_parallel) = target(&hardware);
         Ok(Swept { method, draft: self.model.clone(), target, tensor_parallel, max_num_seqs, ranges: table.ranges })
@@ -114,6 +117,16 @@ impl Swept {
         self.draft
             .as_deref()
             .ok_or_else(|| Problem::bad_input("which draft model?").help("--model NAME, as the engine finds it"))
+    }
+}
+
+/// An error if a sweep reached no batch size.
+pub fn reached(nothing: bool) -> Result<()> {
+    match nothing {
+        true => Err(Problem::bad_input("no batch size was reached: there is no table to write").help(
+            "give smaller ones with --batch-sizes, or a larger engine (engine.max_num_seqs, engine.num_gpu_blocks)",
+        )),
+        false => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! request's tokens. If the draft model has its own pool, every allocation also takes the same number of blocks from
 //! that pool.
 
-use super::block_pool::{BlockPool, Content};
+use super::block_pool::{BlockPool, BlockTable, Content};
 use super::block_tables::{BlockTables, TablesOf};
 use super::windows::Windows;
 use crate::config::{DraftKv, EngineConfig};
@@ -19,6 +19,10 @@ pub struct KvCacheManager {
     /// sliding window. A request without shared prefixes needs ids only once it may come back.
     counts_alone: bool,
     tables: BlockTables,
+    /// Blocks in the memory of the draft model's weights: how many it has, how many the weights hold now, and which.
+    weight_blocks: u32,
+    held_by_weights: u32,
+    weights: BlockTable,
     block_size: u32,
     /// Number of blocks that a running request takes in addition to the blocks of its tokens: recurrent states, windows
     /// of compressed attention, and compressors.
@@ -56,34 +60,60 @@ impl KvCacheManager {
     /// needs the ids of a request's blocks.
     pub fn new(config: &EngineConfig, workload: &Workload, rules: &Rules, addressed: bool) -> KvCacheManager {
         let drafting = rules.drafter;
-        let shared = config.prefix_caching && workload.may_share_prefixes();
+        let caching = config.prefix_caching && !(drafting && config.drafts_end_prefix_hits);
+        let shared = caching && workload.may_share_prefixes();
         let counts = !addressed && !shared;
         let pool = |blocks| match shared {
             _ if counts => BlockPool::counting(blocks),
             true => BlockPool::new(blocks),
             false => BlockPool::new(blocks).unshared(),
         };
+        // Without a drafter there are no weights, and their memory holds KV blocks from the start.
+        let weight_blocks = config.draft_weights.map_or(0, |weights| weights.blocks);
         let draft_pool = match config.draft_kv {
             DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
         };
         let windows = Windows::new(config, rules);
-        KvCacheManager {
-            pool: pool(config.usable_blocks(drafting)),
+        let mut manager = KvCacheManager {
+            pool: pool(config.usable_blocks(drafting) + weight_blocks),
             counts_alone: counts && draft_pool.is_none() && windows.groups() == 0,
             windows,
             draft_pool,
             tables: BlockTables::new(workload.len()),
+            weight_blocks,
+            held_by_weights: 0,
+            weights: BlockTable::default(),
             block_size: config.block_size,
             fixed: config.blocks_of_a_request(rules.num_speculative_tokens),
-            caching: config.prefix_caching,
+            caching,
             reserve_full: rules.reserve_full_isl,
             watermark: rules.watermark_blocks,
             watermark_always: rules.release.watermark_always,
             hash_lookahead: rules.num_hash_lookahead_tokens,
             recomputed: rules.num_prefill_lookahead_tokens.saturating_sub(1),
             drop_last_hit: rules.drop_last_hit,
+        };
+        if drafting {
+            manager.make_room_for_weights(weight_blocks);
         }
+        manager
+    }
+
+    /// Takes blocks for the draft model's weights. Returns false, and takes nothing, if too few are free.
+    pub fn make_room_for_weights(&mut self, blocks: u32) -> bool {
+        let fits = blocks <= self.pool.free();
+        if fits && blocks > 0 {
+            self.pool.grow(&mut self.weights, blocks);
+            self.held_by_weights = blocks;
+        }
+        fits
+    }
+
+    /// Gives the blocks of the draft model's weights to requests.
+    pub fn give_up_weights(&mut self) {
+        self.pool.release(&mut self.weights, 0);
+        self.held_by_weights = 0;
     }
 
     /// Makes room for a workload of `requests` requests, which has grown.
@@ -97,14 +127,14 @@ impl KvCacheManager {
         self.caching && workload.shares_prefixes()
     }
 
-    /// Number of blocks of the target's pool that requests can use.
+    /// Number of blocks of the target's pool that requests can use, with the blocks of the draft model's weights.
     pub fn usable(&self) -> u32 {
         self.pool.total()
     }
 
     /// Number of blocks of the target's pool that requests hold.
     pub fn used(&self) -> u32 {
-        self.pool.used()
+        self.pool.used() - self.held_by_weights
     }
 
     /// Number of blocks that requests hold in the draft model's own pool.
@@ -137,7 +167,8 @@ impl KvCacheManager {
     /// must stay free at an admission) must fit into the pool, too.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
-        (need + self.windows.most(need) + self.fixed <= self.pool.total(), need <= self.draft_total())
+        let room = self.pool.total() - self.weight_blocks;
+        (need + self.windows.most(need) + self.fixed <= room, need <= self.draft_total())
     }
 
     /// Whether layers with a sliding window give blocks back while their request runs.
@@ -330,7 +361,7 @@ impl KvCacheManager {
     pub fn free(&mut self, workload: &Workload, r: &mut RunningRequest) {
         if self.caching {
             if self.pool.counts() {
-                self.pool.name(self.tables.of_target());
+                self.pool.name(self.tables.of_target().chain(std::iter::once(&mut self.weights)));
                 self.counts_alone = false;
             }
             let content = self.content(workload, r.id);

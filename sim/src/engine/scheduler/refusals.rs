@@ -2,7 +2,7 @@
 
 use super::derived::Derived;
 use super::speculative_config::SpeculativeConfig;
-use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner};
+use crate::config::{BadConfig, DraftAt, DraftGap, DraftMethod, EngineConfig, FirstDraftPass, Runner};
 
 fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
@@ -53,6 +53,8 @@ pub(super) fn check_v1(derived: &Derived) -> Result<(), BadConfig> {
     check_async(derived)?;
     check_table(derived.spec)?;
     check_order(derived)?;
+    check_drafts_until(derived)?;
+    check_weights(derived)?;
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
 }
 
@@ -96,6 +98,35 @@ fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
         return refuse("block_size", why);
     }
     Ok(())
+}
+
+/// Refuses weights that leave where the draft model could not catch up with what it missed.
+fn check_weights(derived: &Derived) -> Result<(), BadConfig> {
+    let c = derived.config;
+    if c.draft_weights.is_none() || derived.k == 0 {
+        return Ok(());
+    }
+    if derived.draft_at == DraftAt::StepEnd {
+        let why = "weights leave only where drafts are made at the start of a step: set draft_at = \"step-start\"";
+        return refuse("draft_weights", why.into());
+    }
+    match c.draft_gap == DraftGap::CatchUpNextUse {
+        true => Ok(()),
+        false => refuse("draft_gap", "with draft_weights only \"catch-up-next-use\" is simulated".into()),
+    }
+}
+
+/// Refuses a limit of the drafter's own where vLLM has no gate: its runner V2 drafts on beyond it (vllm#57941).
+fn check_drafts_until(derived: &Derived) -> Result<(), BadConfig> {
+    let gated = derived.draft_at == DraftAt::StepEnd && derived.runner == Runner::V1;
+    match derived.config.draft_max_model_len.filter(|_| derived.k > 0 && !gated) {
+        Some(_) => {
+            let why = "only runner \"v1\" with drafts at the end of a step looks at the drafter's length: take it, or \
+                       leave this out";
+            refuse("draft_max_model_len", why.into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Why the model runner cannot serve the drafter; `None` if it can.
@@ -153,6 +184,8 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
         ("prefill_schedule_interval", c.prefill_schedule_interval > 1),
         ("sliding_window", c.sliding_window > 0),
         ("runner", c.runner.is_some()),
+        ("draft_max_model_len", c.draft_max_model_len.is_some()),
+        ("draft_weights", c.draft_weights.is_some()),
         ("async_scheduling", c.async_scheduling == Some(true)),
         ("draft_at", c.draft_at == Some(DraftAt::StepEnd)),
         ("deliver_at", c.deliver_at.is_some()),

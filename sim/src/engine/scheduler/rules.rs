@@ -42,6 +42,8 @@ pub struct Rules {
     pub parallel_drafting: bool,
     /// Whether the draft model processes prompts too.
     pub draft_prefill: bool,
+    /// Whether the draft model's weights are in memory; without them it processes no prompt.
+    pub drafter_loaded: bool,
     /// When the draft model processes tokens that it missed while the request did not draft.
     pub draft_gap: DraftGap,
     /// Whether a decode request may have tokens that the draft model has not processed. A drafter that drafts at the
@@ -66,6 +68,8 @@ pub struct Rules {
     pub max_num_batched_tokens: u32,
     /// Most tokens of prompt and output of a request.
     pub max_model_len: u32,
+    /// Most tokens of a request for which the drafter can be run.
+    pub drafts_until: u32,
     /// Most requests that may run at once.
     pub max_num_active_seqs: u32,
     /// Whether the tokens of a prompt may be split over several steps.
@@ -156,6 +160,7 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         draft_passes: DraftPasses::default(),
         parallel_drafting: spec.parallel_drafting,
         draft_prefill: c.draft_prefill,
+        drafter_loaded: true,
         draft_gap: c.draft_gap,
         draft_gaps: spec.drafter && (c.draft_prefill || *draft_at == DraftAt::StepEnd),
         // If draft tokens take nothing from the token budget, there is no unused budget to give to prompts.
@@ -168,6 +173,7 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         num_speculative_tokens: *k,
         max_num_batched_tokens: c.max_num_batched_tokens,
         max_model_len: c.max_model_len,
+        drafts_until: c.draft_max_model_len.map_or(c.max_model_len, |most| most.min(c.max_model_len)),
         max_num_active_seqs: c.max_num_seqs,
         chunked_prefill: c.chunked_prefill(),
         long_prefill_token_threshold: 0,

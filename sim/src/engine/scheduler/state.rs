@@ -82,9 +82,25 @@ impl<'a> Scheduler<'a> {
     /// token. Call this only after the drafter has said which admitted requests may draft.
     #[inline]
     pub fn prepare_inputs(&mut self) {
-        let (columns, draft_prefill) = (self.columns(), self.rules.drafter && self.rules.draft_prefill);
+        let drafts = self.rules.drafter && self.rules.drafter_loaded;
+        let (columns, draft_prefill) = (self.columns(), drafts && self.rules.draft_prefill);
         self.output.gather(&mut self.running, self.scratch.leading, columns, draft_prefill);
         self.current_step += u64::from(!self.output.is_empty());
+    }
+
+    /// Says whether the draft model's weights are in memory.
+    pub fn set_drafter_loaded(&mut self, loaded: bool) {
+        self.rules.drafter_loaded = loaded;
+    }
+
+    /// The memory of the draft model's weights becomes KV blocks.
+    pub fn give_up_weights(&mut self) {
+        self.kv_cache_manager.give_up_weights();
+    }
+
+    /// Takes KV blocks for the draft model's weights. Returns false, and takes nothing, if too few are free.
+    pub fn make_room_for_weights(&mut self, blocks: u32) -> bool {
+        self.kv_cache_manager.make_room_for_weights(blocks)
     }
 
     /// The columns of the batch that must be filled, because policies or the engine read them.
