@@ -104,7 +104,7 @@ settings! {
     max_model_len: u32 = 1 << 20, tokens_from_1_to(MOST_MODEL_LEN);
     /// Most tokens of a request for which the drafter can be run, 1 to 2³¹, if fewer than `max_model_len` (the draft
     /// model's own `max_model_len`). While any request of a step is nearer to this limit than the longest draft, vLLM's
-    /// runner V1 drafts for no request of the batch and verifies padding, which is never accepted (vllm#58080).
+    /// runner V1 drafts for no request of the batch (vllm#58080).
     #[serde(skip_serializing_if = "Option::is_none")]
     draft_max_model_len: Option<u32> = None, optional(tokens_from_1_to(MOST_MODEL_LEN));
     /// Whether a request reuses the KV blocks of earlier requests with the same prefix.

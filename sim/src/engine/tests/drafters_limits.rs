@@ -14,8 +14,8 @@ fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
     f.with(|s| s.run(Speculation::Policy(Box::new(policy))))
 }
 
-/// vllm#58080: one request beyond the drafter's length, and no request of the batch gets a draft that can be right. The
-/// target still verifies padding. Draft passes stop, too.
+/// vllm#58080: one request beyond the drafter's length, and no request of the batch gets a draft. Draft passes
+/// stop, too.
 #[test]
 fn one_long_request_ends_drafting_for_the_batch() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 60), (0.0, 200, 60)]));
@@ -35,7 +35,7 @@ fn one_long_request_ends_drafting_for_the_batch() {
     let gate = steps.iter().position(|&(_, accepted, _)| accepted == 0).expect("the gate closes");
     // The longer request gains 4 tokens a step from 201 on. Its drafts are skipped once it would pass 230.
     assert!((5..9).contains(&gate), "{steps:?}");
-    assert!(steps[gate..gate + 10].iter().all(|&step| step == (6, 0, 0)), "{steps:?}");
+    assert!(steps[gate..gate + 10].iter().all(|&step| step == (0, 0, 0)), "{steps:?}");
     // Beyond the model's own length the key changes nothing.
     f.config.draft_max_model_len = Some(1 << 21);
     assert_eq!(decodes(&f), whole);
