@@ -128,6 +128,11 @@ fn length_at(ranges: &[BatchRange], size: u32) -> Option<u32> {
     ranges.iter().rev().find(|range| range.0 <= size).or(ranges.first()).map(|range| range.2)
 }
 
+/// A range of contexts with the draft length in it: (first, last, length).
+type LengthIn = (u32, u32, u32);
+/// A range of batch sizes with the cells of all contexts: (first, last, cells).
+type BatchRow = (u32, u32, Vec<LengthIn>);
+
 /// Joins the tables by batch size of ascending contexts. A context between two of them gets the cell of the nearer one
 /// by ratio. The ranges of batch sizes are cut wherever a context's table changes; contexts with equal lengths are
 /// joined, and so are neighbouring ranges that are equal in all contexts.
@@ -135,10 +140,10 @@ fn joined(tables: &[(u32, &[BatchRange])], max_model_len: u32) -> Vec<ContextRan
     let tables: Vec<_> = tables.iter().filter(|(_, ranges)| !ranges.is_empty()).collect();
     let starts: BTreeSet<u32> = tables.iter().flat_map(|(_, ranges)| ranges.iter().map(|r| r.0)).collect();
     let last = tables.iter().flat_map(|(_, ranges)| ranges.iter().map(|r| r.1)).max().unwrap_or(0);
-    let mut rows: Vec<(u32, u32, Vec<(u32, u32, u32)>)> = Vec::new();
+    let mut rows: Vec<BatchRow> = Vec::new();
     for &first in &starts {
         let end = starts.range(first + 1..).next().map_or(last, |next| next - 1);
-        let mut cells: Vec<(u32, u32, u32)> = Vec::new();
+        let mut cells: Vec<LengthIn> = Vec::new();
         let mut from = 0;
         for (i, (context, ranges)) in tables.iter().enumerate() {
             let k = length_at(ranges, first).unwrap_or(0);
@@ -155,9 +160,7 @@ fn joined(tables: &[(u32, &[BatchRange])], max_model_len: u32) -> Vec<ContextRan
             _ => rows.push((first, end, cells)),
         }
     }
-    let cells = |(first, last, cells): (u32, u32, Vec<(u32, u32, u32)>)| {
-        cells.into_iter().map(move |(from, to, k)| (first, last, from, to, k))
-    };
+    let cells = |(first, last, cells): BatchRow| cells.into_iter().map(move |(from, to, k)| (first, last, from, to, k));
     rows.into_iter().flat_map(cells).collect()
 }
 

@@ -104,9 +104,12 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<AiperfRequest>, Unread> {
     Ok(requests)
 }
 
+/// Equal rounds: (draft tokens, accepted ones, number of rounds).
+type Rounds = (u32, u32, u64);
+
 impl Counts {
     /// The rounds, and whether their draft lengths are known.
-    fn rounds(self) -> Result<(Vec<(u32, u32, u64)>, bool), String> {
+    fn rounds(self) -> Result<(Vec<Rounds>, bool), String> {
         let (most, steps) = self.acceptance_histogram.iter().fold((0, 0u64), |(most, steps), (&accepted, &n)| {
             (if n > 0 { accepted.max(most) } else { most }, steps.saturating_add(n))
         });
