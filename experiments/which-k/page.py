@@ -1,12 +1,15 @@
 """Makes docs/which-k.md: the best draft length by model, GPU, load and lengths.
 
 foretoken run experiments/which-k/MODEL.toml --format csv > MODEL.csv, for each MODEL; then
-python experiments/which-k/page.py MODEL.csv ... > docs/which-k.md
+python experiments/which-k/page.py *.csv > docs/which-k.md
+
+`--price h200=2.5` adds, for a GPU whose hour costs this (`fleet.price_gpu_hour` of an experiment), the price of a
+million output tokens at the best length.
 """
 
+import argparse
 import csv
 import re
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,7 +18,7 @@ HEAD = """# Which K for which model on which GPU
 Each cell has the fixed draft length with the most output tokens a second, and by how much the mean request is
 faster than with plain decoding, with a 95 % interval over three seeds. "none" means that no length gains. Where
 shorter lengths are within 1 % of the best one, the shortest of them stands. Eight GPUs serve one copy of the model,
-experts in parallel, with its own MTP module.
+experts in parallel, with its own drafter: an MTP module, EAGLE-3 (Kimi-K2.5, MiniMax-M3) or DSpark (Kimi-K3).
 
 **Prompts decide more than the load does:** with prompts of 1,000 tokens speculation pays up to 256 clients
 everywhere; with 8,000 tokens, 64 clients leave about a tenth of the gain, and DeepSeek-V4-Pro should not speculate
@@ -27,10 +30,15 @@ at 256.
   no host time. A host whose time of a step is the same with and without drafts makes gains at few clients larger.
 - Lengths spread by a log-normal law with sigma 0.3 around the given means. Clients are in closed loops and send 300
   requests, so with 256 clients most of a run is one batch.
-- MiniMax-M3, Kimi-K2.5 and Kimi-K3 have curves and presets of drafters too, and are not in the table yet.
+- "no gain from" is the least number of clients at which plain decoding is best, and from which on it stays best.
+- `page.py --price h200=PRICE` adds the price of a million output tokens at the best length, if a GPU's hour costs PRICE
+  dollars (`fleet.price_gpu_hour` of an experiment has the same number).
 
 `experiments/which-k/` has the experiments, and `page.py`, which makes this page.
 """
+
+
+COLUMNS = [1, 8, 64, 256]
 
 
 def number(row, key):
@@ -44,30 +52,43 @@ def best(rows):
     return min(near, key=lambda r: 0 if r["policy"] == "autoregressive" else int(r["policy"].removeprefix("fixed-")))
 
 
-def cell(rows):
+def cell(rows, price_second):
     r = best(rows)
+    price = f", {1e6 * price_second / number(r, 'token_goodput_tok_s'):.2f} $/M" if price_second else ""
     if r["policy"] == "autoregressive":
-        return "none"
+        return "none" + price
     gain, low, high = (100 * (number(r, k) - 1) for k in ("speedup", "speedup_low", "speedup_high"))
-    return f"K = {r['policy'].removeprefix('fixed-')}: +{gain:.0f} % [{low:.0f}, {high:.0f}]"
+    return f"K = {r['policy'].removeprefix('fixed-')}: +{gain:.0f} % [{low:.0f}, {high:.0f}]{price}"
+
+
+def stops(by_load):
+    """The least number of clients from which on no length gains."""
+    pays = [n for n in by_load if best(by_load[n])["policy"] != "autoregressive"]
+    loads = [n for n in sorted(by_load) if n > max(pays, default=0)]
+    return f"{loads[0]:,}" if loads else f"not up to {max(by_load):,}"
 
 
 def main():
-    cells, clients = defaultdict(lambda: defaultdict(list)), []
-    for file in sys.argv[1:]:
-        for row in csv.DictReader(Path(file).open()):
-            gpu = re.search(r'target = .*?gpu = "(\w+)"', row["hardware"])[1]
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("csv", nargs="+", type=Path)
+    arguments.add_argument("--price", action="append", default=[], metavar="GPU=PRICE")
+    given = arguments.parse_args()
+    price_hour = {gpu: float(price) for gpu, price in (p.split("=") for p in given.price)}
+    cells = defaultdict(lambda: defaultdict(list))
+    for file in given.csv:
+        for row in csv.DictReader(file.open()):
+            gpu, gpus = re.search(r'target = .*gpu = "(\w+)".*tensor_parallel = (\d+)', row["hardware"]).groups()
             prompt = re.search(r"prompt = .*?mean = (\d+)", row["workload.lengths"])[1]
             n = int(row["workload.arrivals.closed-loop"])
-            clients.append(n)
-            cells[Path(file).stem, gpu, int(prompt)][n].append(row)
-    clients = sorted(set(clients))
+            cells[file.name.removesuffix(".csv"), gpu, int(gpus), int(prompt)][n].append(row)
     print(HEAD)
-    print("| model | GPU | prompt + output | " + " | ".join(f"{n} client{'s' * (n > 1)}" for n in clients) + " |")
-    print("|---|---|---|" + "---|" * len(clients))
-    for (model, gpu, prompt), by_load in cells.items():
-        found = " | ".join(cell(by_load[n]) for n in clients)
-        print(f"| {model} | 8 x {gpu} | {prompt:,} + 300 | {found} |")
+    heads = [f"{n} client{'s' * (n > 1)}" for n in COLUMNS]
+    print("| model | GPU | prompt + output | " + " | ".join(heads) + " | no gain from |")
+    print("|---|---|---|" + "---|" * (len(COLUMNS) + 1))
+    for (model, gpu, gpus, prompt), by_load in cells.items():
+        price_second = gpus * price_hour.get(gpu, 0) / 3600
+        found = " | ".join(cell(by_load[n], price_second) for n in COLUMNS)
+        print(f"| {model} | {gpus} x {gpu} | {prompt:,} + 300 | {found} | {stops(by_load)} |")
 
 
 main()
