@@ -164,6 +164,10 @@ fn traces(folder: &FilePath) -> Vec<Vec<String>> {
             format!("workload.lengths={{ trace = {{ path = \"{two_drafters}\" }} }}"),
             "acceptance.source={ counterfactual = { drafter = { copied-run = { tokens = 2 } }, false_match = 0.3, model_len = 1 } }".to_owned(),
         ],
+        vec![
+            format!("workload.lengths={{ trace = {{ path = \"{two_drafters}\" }} }}"),
+            "acceptance.source={ counterfactual = { drafter = \"model\" } }".to_owned(),
+        ],
     ]
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Number of parts into which groups of steps are divided.
 const FOLDS: usize = 6;
-/// A group without prompts counts if it has at least this number of steps.
+/// For terms of requests a group counts if it has at least this number of steps.
 const FEW: usize = 5;
 /// A term of requests is used if the errors of held-out groups are at most this share of those without it.
 const BETTER: f64 = 0.8;
@@ -36,7 +36,7 @@ pub(crate) fn chosen(rows: &[StepRow], costs: Costs) -> Vec<Term> {
     let tiles: Vec<Term> = sizes.filter(|&t| u64::from(t) < largest).map(Term::Tiles).collect();
     // Steps with prompts have many numbers of tokens, in which tiles show. Each number is a group.
     let tokens = |r: &StepRow| if r.prompts > 0 { r.prompt_tokens + r.verified } else { 0 };
-    let held = HeldOutSteps::new(rows, costs, &[], tiles, tokens);
+    let held = HeldOutSteps::new(rows, costs, &[], tiles, tokens, |g| g.with_prompts);
     let taken = held.best(1, BETTER_TILES);
 
     let mut sizes: Vec<u32> = rows.iter().map(|r| r.decodes + r.prompts).collect();
@@ -46,7 +46,7 @@ pub(crate) fn chosen(rows: &[StepRow], costs: Costs) -> Vec<Term> {
     let most = sizes.last().copied().unwrap_or(0);
     let edges = || sizes.iter().copied().step_by(every).filter(|&n| n < most);
     let of_requests = edges().map(Term::Above).chain([0].into_iter().chain(edges()).map(Term::Beyond)).collect();
-    let held = HeldOutSteps::new(rows, costs, &taken, of_requests, |_| 0);
+    let held = HeldOutSteps::new(rows, costs, &taken, of_requests, |_| 0, |g| g.steps >= FEW);
     let more = held.best(TERMS, BETTER);
     more.into_iter().chain(taken).collect()
 }
@@ -62,6 +62,8 @@ struct HeldOutSteps {
     candidates: Vec<Term>,
     /// Relative error of a step's time by a fit without candidates.
     noise: f64,
+    /// Whether the error of a group counts.
+    counts: fn(&Group) -> bool,
 }
 
 /// The sums of a group over its steps.
@@ -79,6 +81,7 @@ impl HeldOutSteps {
         taken: &[Term],
         candidates: Vec<Term>,
         tokens: impl Fn(&StepRow) -> u64,
+        counts: fn(&Group) -> bool,
     ) -> HeldOutSteps {
         let plain = CostFit::of(rows, costs, taken);
         let bends = bends(rows);
@@ -112,7 +115,7 @@ impl HeldOutSteps {
             group.elapsed_s += row.elapsed_s;
             group.steps += 1;
         }
-        HeldOutSteps { groups, parts, own, candidates, noise: plain.noise }
+        HeldOutSteps { groups, parts, own, candidates, noise: plain.noise, counts }
     }
 
     /// The root mean squared relative error of groups, each predicted by a fit with these candidates to the groups of
@@ -128,8 +131,7 @@ impl HeldOutSteps {
             let others = parts.iter().enumerate().filter(|(i, _)| *i != fold).map(|(_, part)| part.clone());
             let Some((gram, projected)) = others.reduce(|a, b| (a.0 + b.0, a.1 + b.1)) else { continue };
             let Some(x) = solved(&gram, &projected) else { return f64::INFINITY };
-            let counts = |g: &&Group| g.with_prompts || g.steps >= FEW;
-            for g in self.groups.iter().skip(fold).step_by(FOLDS).filter(counts) {
+            for g in self.groups.iter().skip(fold).step_by(FOLDS).filter(|g| (self.counts)(g)) {
                 let predicted: f64 = used.iter().zip(x.iter()).map(|(&j, x)| g.columns[j] * x).sum();
                 let weight = (FLOOR * FLOOR + self.noise.powi(2) / g.steps as f64).recip();
                 // A group that is far off counts as one that is off by 20 %: a fit may not extrapolate well to it.
@@ -150,7 +152,7 @@ impl HeldOutSteps {
                 (self.score(&terms), term)
             });
             let Some((error, term)) = tried.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
-            if error > better * least {
+            if !least.is_finite() || error > better * least {
                 break;
             }
             taken.push(term);
@@ -213,11 +215,16 @@ mod tests {
         assert_eq!(fit.terms[0].0.in_words(2.1e-3), "2.10 ms above 8 requests");
     }
 
-    /// Whole tiles of 20 tokens, with steps of 1 to 12 requests at K = 0 and 3: up to 48 tokens.
+    /// Whole tiles of 20 tokens. Steps with a prompt of 10 to 300 tokens show them.
     #[test]
     fn tiles_are_found_by_their_size() {
         let mut rows = rows(|_| 0.0);
-        rows.iter_mut().for_each(|r| r.elapsed_s += 2.2e-3 * (r.verified.div_ceil(20) - 1) as f64);
+        let first = rows[0];
+        rows.extend((10..300).map(|prompt_tokens| {
+            let elapsed_s = 10e-3 + 1e-4 * (prompt_tokens + 3) as f64;
+            StepRow { k: 0, decodes: 3, verified: 3, prompts: 1, prompt_tokens, elapsed_s, ..first }
+        }));
+        rows.iter_mut().for_each(|r| r.elapsed_s += 2.2e-3 * ((r.verified + r.prompt_tokens).div_ceil(20) - 1) as f64);
         assert_eq!(chosen(&rows, Costs::Apart), [Term::Tiles(20)]);
         let fit = CostFit::of(&rows, Costs::Apart, &[Term::Tiles(20)]);
         assert!((fit.terms[0].1 - 2.2e-3).abs() < 1e-4, "{:?}", fit.terms);

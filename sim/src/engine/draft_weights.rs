@@ -1,36 +1,11 @@
-//! The draft model's weights as memory: a policy may give them up, KV blocks then take their place, and they come back
-//! over a link. Meanwhile nothing is drafted, and the draft model misses the tokens of all requests.
+//! What the engine does with the draft model's weights if a policy may give them up.
 
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};
-use crate::config::{DraftWeights, EngineConfig};
+use super::weights::{State, Weights};
 use crate::executor::Executor;
 use crate::policy::Memory;
 use crate::time::Time;
-
-/// The weights of an engine that may give them up.
-#[derive(Clone, Copy, Debug)]
-pub struct Weights {
-    setting: DraftWeights,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    Loaded,
-    Gone,
-    /// On their way back; their memory is taken.
-    Coming {
-        until: Time,
-    },
-}
-
-impl Weights {
-    /// The weights of an engine with a drafter; `None` if they stay in any case.
-    pub fn of(config: &EngineConfig, drafter: bool) -> Option<Weights> {
-        config.draft_weights.filter(|_| drafter).map(|setting| Weights { setting, state: State::Loaded })
-    }
-}
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Does what the policy says about the draft model's weights, if it may give them up. Returns the most draft tokens

@@ -31,6 +31,8 @@ mod step_result;
 mod step_start;
 mod streamed;
 mod stretch;
+mod weights;
+
 #[cfg(test)]
 mod tests;
 

@@ -3,12 +3,12 @@
 
 use super::arrivals::ArrivalStream;
 use super::collector::Collector;
-use super::draft_weights::Weights;
 use super::drafter::Drafter;
 use super::ids::Ids;
 use super::pipeline::Pipeline;
 use super::scheduler::{Rules, Scheduler};
 use super::spec_decode::SpecDecode;
+use super::weights::Weights;
 use crate::config::EngineConfig;
 use crate::executor::{Executor, RequestTruth};
 use crate::time::Time;

@@ -96,7 +96,7 @@ mod tests {
     fn damage_is_named() {
         for (from, to, says) in [
             ("[3, 1, 2", "[0, 1, 2", "acc_eagle"),
-            ("\"acc_ngram\"", "\"acc_x\"", "acc_ngram"),
+            ("\"acc_ngram\"", "\"acc_x\"", "no known format: its first line has the columns [acc_eagle, acc_x"),
             ("[3, 1, 2", "[-3, 1, 2", "acc_eagle"),
         ] {
             let said = match trace(&TWO.replacen(from, to, 1)) {

@@ -349,7 +349,7 @@ pub(super) mod tests {
     fn damaged_files_are_refused() {
         damage(GOOD.as_bytes(), &[], read);
         for (from, to, error) in [
-            ("\"dspark_info_record\"", "\"x\"", "f: has no dspark_info_record in internal_states"),
+            ("\"dspark_info_record\"", "\"x\"", "f: has no steps, but a mean length: avg_spec_accept_length 3.00"),
             ("\"internal_states\"", "\"x\"", "f, line 1: missing field `internal_states`"),
             ("\"bs\": 2", "\"bs\": 3", "[1].dspark_info_record.records[0]: bs is 3, but reqs has 2"),
             ("\"bs\": 2", "\"bs\": -2", "[1].dspark_info_record.records[0].bs: invalid value: integer `-2`"),
