@@ -21,6 +21,7 @@ mod ladder;
 mod latency;
 mod learnt;
 mod light_svg;
+mod names;
 mod over_time;
 mod page;
 mod path;
@@ -49,13 +50,14 @@ pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_fi
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub use validation::{RunKind, Validated, ValidatedRun, validation_figures};
 
-use crate::{Cell, Report, ReportError, Staged, Swept};
+use crate::{Cell, Report, ReportError, Staged};
 use against::{Mark, Quantity};
 use axis::Axis;
 use curves::Curves;
 pub(crate) use fleets::{chosen as chosen_fleets, run_but_replicas, run_in_words};
 use foretoken_sim::metrics::Range;
 use latency::Latency;
+use names::{combination, slug, unused};
 use over_time::Course;
 pub(crate) use shades::all as shades;
 use sheet::Sheet;
@@ -378,9 +380,9 @@ fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
     let mut view = View::new(report);
     view.sheet = sheet;
     view.quiet = emphasis::quiet(report, &view);
-    let mut figures = Vec::new();
+    let mut figures: Vec<Figure> = Vec::new();
     let mut add = |kind, file: String, svg: String| {
-        let file = unused(&figures, &file);
+        let file = unused(|name| figures.iter().any(|f| f.file == name), &file);
         figures.push(Figure::new(kind, file, svg));
     };
     for (kind, name, quantity) in BY_POLICY {
@@ -427,26 +429,4 @@ fn drawn(report: &Report, sheet: Sheet) -> Vec<Figure> {
 /// When a file cannot be written.
 pub fn write_figures(folder: &Path, figures: &[Figure]) -> Result<(), ReportError> {
     figures.iter().try_for_each(|figure| Staged::write_all_to(&folder.join(&figure.file), figure.svg.as_bytes()))
-}
-
-fn combination(sweep: &[Swept]) -> String {
-    let one = |s: &Swept| format!("{}-{}", s.path.rsplit('.').next().unwrap_or_default(), s.shown());
-    sweep.iter().map(one).collect::<Vec<_>>().join("_")
-}
-
-/// A file name without its extension: `name`, a dot and `which`. `which` is cut to 80 characters; characters other than
-/// ASCII letters, digits, `.`, `_` and `-` become `-`.
-fn slug(name: &str, which: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    let which: String = which.chars().take(80).map(plain).collect();
-    if which.is_empty() { name.to_owned() } else { format!("{name}.{which}") }
-}
-
-/// The file name `name` with `.svg`. If another figure has this name already, a number is added.
-fn unused(figures: &[Figure], name: &str) -> String {
-    let numbered = (2..).map(|n| format!("{name}.{n}.svg"));
-    std::iter::once(format!("{name}.svg"))
-        .chain(numbered)
-        .find(|file| !figures.iter().any(|f| f.file == *file))
-        .expect("there are more numbers than figures")
 }
