@@ -66,8 +66,10 @@ import vllm.v1.kv_cache_interface as interface  # noqa: E402
 interface.get_dtype_size = lambda dtype: dtype.itemsize
 from vllm.v1.core import kv_cache_planning as planning  # noqa: E402
 from vllm.v1.core.block_pool import BlockPool  # noqa: E402
-from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager, MambaManager  # noqa: E402
-from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, MLAAttentionSpec  # noqa: E402
+from vllm.v1.core.single_type_kv_cache_manager import (  # noqa: E402
+    FullAttentionManager, MambaManager, SlidingWindowManager)
+from vllm.v1.kv_cache_interface import (  # noqa: E402
+    FullAttentionSpec, MambaSpec, MLAAttentionSpec, SlidingWindowSpec)
 
 # (attention layers, KV heads, head size; 0 heads: latent vectors), (recurrent layers, bytes of a state).
 MODELS = {
@@ -79,6 +81,19 @@ MODELS = {
     "kimi-linear-48b-a3b": ((7, 0, 576), (20, 2170880)),
 }
 BLOCKS, TOKENS, MODEL_LEN = 2000, 420, 1 << 18
+
+
+def managers_of(specs, block: int, blocks: int):
+    """The managers of the groups that vLLM makes of these layers, their pool, and the number of layers of a group."""
+    groups = planning._get_kv_cache_groups_uniform_page_size(planning.unify_kv_cache_spec_page_size(specs))
+    pool = BlockPool(num_gpu_blocks=blocks, enable_caching=False, hash_block_size=block)
+    kinds = {MambaSpec: MambaManager, SlidingWindowSpec: SlidingWindowManager}
+    managers = []
+    for index, group in enumerate(groups):
+        manager = kinds.get(type(group.kv_cache_spec), FullAttentionManager)
+        managers.append(manager(group.kv_cache_spec, block_pool=pool, enable_caching=False, kv_cache_group_id=index,
+                                scheduler_block_size=block))
+    return managers, pool, len(groups[0].layer_names)
 
 
 def recorded(attention, states, k: int) -> dict:
@@ -94,13 +109,7 @@ def recorded(attention, states, k: int) -> dict:
     mamba = MambaSpec(block_size=MODEL_LEN, shapes=((state // 4,),), dtypes=(torch.float32,), page_size_padded=page,
                       num_speculative_blocks=k)
     specs |= {f"state.{i}": mamba for i in range(recurrent)}
-    groups = planning._get_kv_cache_groups_uniform_page_size(planning.unify_kv_cache_spec_page_size(specs))
-    pool = BlockPool(num_gpu_blocks=BLOCKS, enable_caching=False, hash_block_size=block)
-    managers = []
-    for index, group in enumerate(groups):
-        manager = MambaManager if isinstance(group.kv_cache_spec, MambaSpec) else FullAttentionManager
-        managers.append(manager(group.kv_cache_spec, block_pool=pool, enable_caching=False, kv_cache_group_id=index,
-                                scheduler_block_size=block))
+    managers, pool, _ = managers_of(specs, block, BLOCKS)
     held = 0
     while True:
         name = str(held)

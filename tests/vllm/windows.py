@@ -13,9 +13,7 @@ import random
 import sys
 from pathlib import Path
 
-from states import BlockPool, FullAttentionManager, FullAttentionSpec, planning, torch
-from vllm.v1.core.single_type_kv_cache_manager import SlidingWindowManager
-from vllm.v1.kv_cache_interface import SlidingWindowSpec
+from states import FullAttentionSpec, SlidingWindowManager, SlidingWindowSpec, managers_of, torch
 
 # (layers that keep all, KV heads, head size), (layers with a window, KV heads, head size, tokens of the window).
 MODELS = {
@@ -28,20 +26,12 @@ MODELS = {
 BLOCK, BLOCKS, MODEL_LEN = 16, 100000, 1 << 17
 
 
-def managers_of(full, window):
+def specs_of(full, window):
     (layers, heads, size), (sliding, window_heads, window_size, tokens) = full, window
     one = FullAttentionSpec(block_size=BLOCK, num_kv_heads=heads, head_size=size, dtype=torch.bfloat16)
     other = SlidingWindowSpec(block_size=BLOCK, num_kv_heads=window_heads, head_size=window_size, dtype=torch.bfloat16,
                               sliding_window=tokens)
-    specs = {f"full.{i}": one for i in range(layers)} | {f"window.{i}": other for i in range(sliding)}
-    groups = planning._get_kv_cache_groups_uniform_page_size(specs)
-    pool = BlockPool(num_gpu_blocks=BLOCKS, enable_caching=False, hash_block_size=BLOCK)
-    managers = []
-    for index, group in enumerate(groups):
-        kind = SlidingWindowManager if isinstance(group.kv_cache_spec, SlidingWindowSpec) else FullAttentionManager
-        managers.append(kind(group.kv_cache_spec, block_pool=pool, enable_caching=False, kv_cache_group_id=index,
-                             scheduler_block_size=BLOCK))
-    return managers, pool, len(groups[0].layer_names), other
+    return {f"full.{i}": one for i in range(layers)} | {f"window.{i}": other for i in range(sliding)}, other
 
 
 def steps(chance, prompt, budget, outputs, k, asynchronous):
@@ -58,7 +48,8 @@ def steps(chance, prompt, budget, outputs, k, asynchronous):
 
 
 def recorded(full, window, chance) -> dict:
-    managers, pool, of_group, spec = managers_of(full, window)
+    specs, spec = specs_of(full, window)
+    managers, pool, of_group = managers_of(specs, BLOCK, BLOCKS)
     runs = []
     for number in range(12):
         prompt, budget = chance.randint(1, 5000), chance.choice((512, 2048, 8192))
