@@ -213,7 +213,7 @@ fn in_words(c: &Calibration) -> String {
         line(format!("target pass by tokens   {}", points.join(", ")));
         let terms: Vec<String> = fit.terms.iter().map(|(term, seconds)| term.in_words(*seconds)).collect();
         if !terms.is_empty() {
-            line(format!("  and by requests       {}", terms.join(", ")));
+            line(format!("  and beside this curve {}", terms.join(", ")));
         }
         line(match (c.separated, c.lengths().iter().all(|&k| k == 0)) {
             (true, _) => {
