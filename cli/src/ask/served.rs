@@ -29,7 +29,7 @@ pub struct Served {
 type Counted<T> = Option<(T, String)>;
 
 /// vLLM's settings that are read: the table and the key. The flag is the key with dashes.
-const VLLM: [(&str, &str); 14] = [
+const VLLM: [(&str, &str); 15] = [
     ("model_config", "max_model_len"),
     ("model_config", "quantization"),
     ("parallel_config", "tensor_parallel_size"),
@@ -40,6 +40,7 @@ const VLLM: [(&str, &str); 14] = [
     ("scheduler_config", "max_num_batched_tokens"),
     ("scheduler_config", "enable_chunked_prefill"),
     ("scheduler_config", "async_scheduling"),
+    ("scheduler_config", "disable_hybrid_kv_cache_manager"),
     ("cache_config", "block_size"),
     ("cache_config", "gpu_memory_utilization"),
     ("cache_config", "cache_dtype"),
@@ -161,14 +162,10 @@ fn of_vllm(
     for (table, key) in VLLM {
         words.flag(if key == "cache_dtype" { "kv_cache_dtype" } else { key }, &said(table, key));
     }
-    let number = |key: &str| {
-        let value = said("cache_config", key);
-        value.as_str().map_or_else(|| value.as_f64(), |text| text.parse().ok())
-    };
-    // Where layers differ, a block is one of a group of layers: the tokens of all requests are what counts.
-    let tokens = number("kv_cache_size_tokens").zip(number("block_size")).map(|(tokens, size)| (tokens / size).floor());
-    if let Some(blocks) = tokens.or(number("num_gpu_blocks")).filter(|n| *n >= 1.0) {
-        words.flag("num_gpu_blocks_override", &json!(blocks as u64));
+    // A block is one of a group of layers, as in `engine.num_gpu_blocks`.
+    let blocks = said("cache_config", "num_gpu_blocks");
+    if let Some(blocks) = blocks.as_str().map_or_else(|| blocks.as_u64(), |text| text.parse().ok()).filter(|&n| n > 0) {
+        words.flag("num_gpu_blocks_override", &json!(blocks));
     }
     let metrics = Metrics::since_start(&says.samples);
     let positions = metrics.accepted_per_pos.len() as u32;

@@ -33,6 +33,7 @@ const FLAGS: &[Flag] = &[
     used(&["gpu-memory-utilization"], One),
     used(&["num-gpu-blocks-override"], One),
     used(&["block-size"], One),
+    used(&["disable-hybrid-kv-cache-manager"], Switch),
     used(&["kv-cache-dtype"], One),
     used(&["quantization", "q"], One),
     used(&["dtype"], One),
@@ -139,7 +140,6 @@ const FLAGS: &[Flag] = &[
     other(&["enable-dbo"], Switch),
     other(&["kv-events-config"], One),
     other(&["disable-cascade-attn"], Switch),
-    other(&["disable-hybrid-kv-cache-manager"], Switch),
     other(&["prefix-caching-hash-algo"], One),
     other(&["calculate-kv-scales"], Switch),
     other(&["data-parallel-backend", "dpb"], One),
@@ -228,6 +228,9 @@ fn apply(line: &Line, flag: &Given, server: &mut Server) -> Result<()> {
         "gpu-memory-utilization" => server.memory_utilization = Some(flag.number(line)?),
         "num-gpu-blocks-override" => server.set("num_gpu_blocks", flag.count(line)?),
         "block-size" => server.set("block_size", flag.count(line)?),
+        // Layers with a window then keep every token.
+        "disable-hybrid-kv-cache-manager" if flag.on => server.set("sliding_window", 0u32),
+        "disable-hybrid-kv-cache-manager" => {}
         "kv-cache-dtype" => server.kv_bits = kv_bits(line, flag)?,
         "quantization" => server.quantization = flag.value.clone(),
         "dtype" => server.dtype = flag.value.clone(),

@@ -106,18 +106,22 @@ fn a_recorded_vllm_is_read() {
         "parallel_config": { "tensor_parallel_size": 2, "pipeline_parallel_size": 1, "data_parallel_size": 1,
             "enable_expert_parallel": false },
         "scheduler_config": { "max_num_seqs": 32, "max_num_batched_tokens": 4096, "enable_chunked_prefill": true,
-            "async_scheduling": true },
+            "async_scheduling": true, "disable_hybrid_kv_cache_manager": true },
         "cache_config": { "block_size": 16, "cache_dtype": "fp8_e4m3", "gpu_memory_utilization": 0.9,
-            "enable_prefix_caching": true, "num_gpu_blocks": 30_000 },
+            "enable_prefix_caching": true, "num_gpu_blocks": 30_000, "kv_cache_size_tokens": 100_000 },
         "speculative_config": { "method": "eagle3", "model": "AngelSlim/Qwen3-8B_eagle3",
             "num_speculative_tokens": 5, "draft_model_config": { "model": "AngelSlim/Qwen3-8B_eagle3" } },
     } });
     let url = answers([pages[..2].to_vec(), vec![("/server_info?config_format=json", config.to_string())]].concat());
     let (answer, experiment) = asked(&place, &url, &load);
     let engine = &experiment["engine"];
-    for (key, value) in
-        [("max_num_seqs", 32), ("max_num_batched_tokens", 4096), ("max_model_len", 4096), ("num_gpu_blocks", 30_000)]
-    {
+    for (key, value) in [
+        ("max_num_seqs", 32),
+        ("max_num_batched_tokens", 4096),
+        ("max_model_len", 4096),
+        ("num_gpu_blocks", 30_000),
+        ("sliding_window", 0),
+    ] {
         assert_eq!(engine[key].as_integer(), Some(value), "{key} of {experiment}");
     }
     let roofline = &experiment["hardware"]["target"]["roofline"];
