@@ -5,6 +5,7 @@ mod checks;
 mod choices;
 mod releases;
 mod settings;
+mod sglang;
 
 use crate::host::HostLaw;
 use crate::latency::DraftDevice;
@@ -18,6 +19,8 @@ pub use choices::{
     FirstDraftPass, Runner, SchedulingPolicy, Version,
 };
 pub use releases::Release;
+pub use sglang::{QueueOrder, SglangSettings};
+use sglang::sglang_settings;
 use serde::{Deserialize, Serialize};
 use settings::settings;
 
@@ -28,7 +31,7 @@ settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct EngineConfig;
 
-    /// The vLLM release whose scheduling rules the engine follows. Several other settings take their default from it.
+    /// The release of vLLM or SGLang whose scheduling rules the engine follows. Several other settings take their default from it.
     version: Version = Version::default();
     /// The kind of drafter (vLLM's `method`). Lookahead slots, token budget and model runner depend on it.
     method: DraftMethod = DraftMethod::default();
@@ -174,6 +177,9 @@ settings! {
     frontend_s: f64 = 0.0, time;
     /// Host time of each kind of decision of a policy, seconds, ≥ 0.
     decision_s: DecisionSeconds = DecisionSeconds::default(), decision_times;
+    /// The settings of SGLang's scheduler that vLLM lacks. They act with `version = "sglang-0.5.23"`.
+    #[serde(skip_serializing_if = "SglangSettings::is_default")]
+    sglang: SglangSettings = SglangSettings::default(), sglang_settings;
     /// Whether the simulator computes consecutive steps at once if no decision falls between them. This is faster.
     /// Results are identical with true and false.
     skip_stretches: bool = true;

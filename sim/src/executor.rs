@@ -67,6 +67,8 @@ pub struct StepPlan<'a> {
     /// Whether the target pass processes `batch.limit` draft tokens for each request, with padding in place of draft
     /// tokens that the request lacks. If false, it processes only the request's draft tokens.
     pub padded: bool,
+    /// Whether all decode requests draft as many tokens as the one that drafts most, as SGLang's drafters do.
+    pub one_length: bool,
     /// The prefill chunks of the step's target pass.
     pub chunks: &'a [Chunk],
     /// The tables of the KV blocks that the step's requests hold.

@@ -43,7 +43,7 @@ pub use around_executor::AroundExecutor;
 pub use categories::Categories;
 pub use config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
-    MAX_SPEC_LEN, Release, Runner, SchedulingPolicy, Version,
+    MAX_SPEC_LEN, QueueOrder, Release, Runner, SchedulingPolicy, SglangSettings, Version,
 };
 pub use drafts::{Drafts, Shown, Wants};
 pub use draws::Draws;
@@ -66,4 +66,4 @@ pub use serving::{Run, Served, Serving};
 pub use simulation::{Simulation, Speculation};
 pub use time::Time;
 pub use tree::{DraftTree, Growth, MAX_TREE_TOKENS};
-pub use workload::{Arrivals, Recording, Request, RequestId, Workload, arrival_rate};
+pub use workload::{Arrivals, AskedOutput, Recording, Request, RequestId, Workload, arrival_rate};

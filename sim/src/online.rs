@@ -147,7 +147,7 @@ impl Watch for OutputLog {
         let mut step = StepLine {
             generation_requests: ids.len() as u32,
             generation_tokens: ids.len() as u64 + limit.iter().map(|&k| u64::from(k)).sum::<u64>(),
-            used_blocks: scheduler.kv_cache_manager().used(),
+            used_blocks: scheduler.used_blocks(),
             ..StepLine::default()
         };
         for (i, &id) in ids.iter().enumerate().filter(|(_, id)| !dropped.contains(id)) {

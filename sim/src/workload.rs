@@ -75,6 +75,15 @@ pub fn arrival_rate(requests: usize, span_s: f64) -> Option<f64> {
     (span_s > 0.0).then(|| requests.saturating_sub(1) as f64 / span_s)
 }
 
+/// The output that a client asked for, which admission may count with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedOutput {
+    /// The most output tokens that the client wants.
+    pub max_new_tokens: u32,
+    /// Whether the request goes on to `max_new_tokens` whatever its tokens are.
+    pub ignore_eos: bool,
+}
+
 /// All requests of a run, sorted by arrival time.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
@@ -90,6 +99,8 @@ pub struct Workload {
     pub slo_tpot_s: Vec<f64>,
     /// Priority of each request; the lowest number is served first. Empty if all are 0.
     pub priority: Vec<i32>,
+    /// The output that each client asked for. Empty if this is not known; SGLang's scheduler alone looks at it.
+    pub asked: Vec<AskedOutput>,
     /// Recorded acceptance that each request replays: an index into `recordings`, `u32::MAX` for none. Empty if no
     /// request has one.
     pub recording: Vec<u32>,

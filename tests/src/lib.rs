@@ -6,9 +6,10 @@
 //! `FORETOKEN_REQUIRE` names the parts that this machine must have, separated by commas: if a test is skipped for one
 //! of these parts, it fails.
 //!
-//! [`vllm`] replays the recorded schedules of vLLM, [`stub`] is a server with answers that a test chooses, and
+//! [`vllm`] and [`sglang`] replay the recorded schedules of these engines, [`stub`] is a server with answers that a test chooses, and
 //! [`cargo`] builds copies of the sources. The whole-system tests are in `tests/`.
 
+pub mod sglang;
 pub mod stub;
 pub mod vllm;
 

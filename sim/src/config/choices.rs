@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// (first, last, k): k draft tokens for each request if the batch size is from first to last.
 pub type BatchRange = (i64, i64, i64);
 
-/// The release of vLLM whose scheduler is replicated. It decides every rule of the scheduler. Some other settings each
+/// The release of vLLM or SGLang whose scheduler is replicated. It decides every rule of the scheduler. Some other settings each
 /// replace one of these rules, if they are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
@@ -20,6 +20,9 @@ pub enum Version {
     #[default]
     #[serde(rename = "vllm-0.33")]
     V0_33,
+    /// SGLang 0.5.23: a step has prompts, or decode requests, which draft at its start.
+    #[serde(rename = "sglang-0.5.23")]
+    Sglang0_5_23,
 }
 
 /// The kind of drafter (vLLM's `method`). Lookahead slots, token budget and model runner depend on it.
@@ -46,6 +49,13 @@ pub enum DraftMethod {
     /// Suffix decoding: searches suffix trees of earlier text for the newest tokens, and drafts the tokens that
     /// followed them there.
     Suffix,
+}
+
+impl DraftMethod {
+    /// Whether the drafter reads the target's hidden state of a token beside the token after it.
+    pub fn reads_hidden_states(self) -> bool {
+        matches!(self, DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp)
+    }
 }
 
 /// vLLM's model runner, the part of a worker that runs passes.

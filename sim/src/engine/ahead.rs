@@ -53,6 +53,13 @@ impl Ahead {
         self.sampled[id as usize] = 0;
     }
 
+    /// Forgets what the device has sampled for a request beyond its first `read` output tokens.
+    pub(super) fn drop_unread(&mut self, id: RequestId, read: u32) {
+        if let Some(sampled) = self.sampled.get_mut(id as usize) {
+            *sampled = read;
+        }
+    }
+
     /// Moves the held draft tokens of the batch's requests to `drafts`, and stores the token counts of these requests
     /// as the device has them.
     pub(super) fn take(&mut self, batch: &BatchView, workload: &Workload, drafts: &mut Drafts) -> Verifies {

@@ -120,7 +120,7 @@ impl Collector {
             chunk_tokens: output.prefill.tokens,
             context: output.batch.context_sum(),
             waiting: scheduler.num_waiting() as u32,
-            used_blocks: scheduler.kv_cache_manager().used(),
+            used_blocks: scheduler.used_blocks(),
             preempted: output.preempted.len() as u32,
             ..StepRecord::default()
         }
@@ -231,7 +231,7 @@ impl Collector {
     /// At the end of a stretch (decode steps that are computed in one go), before ended requests give their blocks
     /// back: raises the peak of used KV blocks to the number in use now.
     pub(super) fn note_blocks(&mut self, scheduler: &Scheduler) {
-        self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.kv_cache_manager().used());
+        self.totals.peak_blocks = self.totals.peak_blocks.max(scheduler.used_blocks());
     }
 
     /// Records that a request was admitted. `spent` has the device's time until `now` by part (decoding, prompts,

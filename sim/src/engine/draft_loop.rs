@@ -13,30 +13,38 @@ use crate::shape;
 
 /// Makes draft tokens at the start of the step that verifies them, at most `max_draft_len` a request: the drafter
 /// proposes draft lengths, the draft passes run, and the drafter selects the draft tokens to verify. `in_parallel` says
-/// whether one pass gives all draft tokens of a request. Afterwards the lengths in `spec.drafts` are final.
+/// whether one pass gives all draft tokens of a request. `batch` is the drafter's view of the requests, `step` has their
+/// state on the device. Afterwards the lengths in `spec.drafts` are final.
 pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,
-    step: &StepPlan,
+    (step, batch): (&StepPlan, &BatchView),
     max_draft_len: u32,
     in_parallel: bool,
     spec: &mut SpecDecode,
 ) -> Result<(), E::Error> {
-    let batch = &step.batch;
     spec.reset(batch.len(), max_draft_len);
     let SpecDecode { plan, drafts, .. } = spec;
-    drafter.propose(executor, batch, batch, plan, drafts);
-    let (common_len, depth) = clamp(batch.limit, plan, drafts);
+    drafter.propose(executor, batch, &step.batch, plan, drafts);
+    let (mut common_len, depth) = clamp(batch.limit, plan, drafts);
+    let one_length = step.one_length && plan.shape == DraftShape::Chain;
+    if one_length {
+        plan.draft_len.fill(depth);
+        common_len = depth;
+    }
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     let (_, stopped) = run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
     let even = !stopped && run.common_len == depth;
-    if depth == 0 && shape::draft_idle_pass(batch).is_some() {
+    if depth == 0 && shape::draft_idle_pass(&step.batch).is_some() {
         // Even if nothing is drafted, the draft model may have to process prompts, or tokens that it missed
         // (docs/model.md 12).
         run.idle(executor, PassCost::ByPass)?;
     }
     drafts.verify_len.extend_from_slice(&drafts.draft_len);
-    if depth > 0 {
+    if depth > 0 && one_length {
+        // Every request is verified with all that its batch drafted.
+        drafts.note_even(drafts.draft_len.first().copied().unwrap_or(0));
+    } else if depth > 0 {
         select(drafter, executor, batch, drafts, even.then_some(depth));
     }
     spec.drafted(in_parallel);

@@ -55,19 +55,20 @@ pub trait Drafter<E: Executor>: Hooks<E> {
     }
 
     /// Makes draft tokens at the start of a step, at most `max_draft_len` a request. `in_parallel` says whether one
-    /// pass gives all draft tokens of a request. Afterwards the lengths in `spec.drafts` are final.
+    /// pass gives all draft tokens of a request. `views` are the step as the device has it, and its batch as the host
+    /// knows it. Afterwards the lengths in `spec.drafts` are final.
     ///
     /// # Errors
     /// A draft pass failed.
     fn draft_at_start(
         &mut self,
         executor: &mut E,
-        step: &StepPlan,
+        views: (&StepPlan, &BatchView),
         max_draft_len: u32,
         in_parallel: bool,
         spec: &mut SpecDecode,
     ) -> Result<(), E::Error> {
-        draft_loop::draft_at_start(self, executor, step, max_draft_len, in_parallel, spec)
+        draft_loop::draft_at_start(self, executor, views, max_draft_len, in_parallel, spec)
     }
 
     /// If draft tokens are made at the end of a step: moves the draft tokens that the batch's requests hold to
@@ -158,7 +159,14 @@ impl<E: Executor> Drafter<E> for NoDraft {
 
     fn cap_draft_limits(&mut self, _: &mut E, _: &mut Scheduler) {}
 
-    fn draft_at_start(&mut self, _: &mut E, _: &StepPlan, _: u32, _: bool, _: &mut SpecDecode) -> Result<(), E::Error> {
+    fn draft_at_start(
+        &mut self,
+        _: &mut E,
+        _: (&StepPlan, &BatchView),
+        _: u32,
+        _: bool,
+        _: &mut SpecDecode,
+    ) -> Result<(), E::Error> {
         Ok(())
     }
 

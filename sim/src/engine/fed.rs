@@ -148,14 +148,13 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// The engine's load between two steps: its running and waiting requests, its KV blocks in use, and its sums since
     /// it started.
     pub fn load(&self) -> Load {
-        let kv = self.scheduler.kv_cache_manager();
         let tokens = |id: RequestId| u64::from(self.scheduler.workload().prompt_len[id as usize]);
         Load {
             running: self.scheduler.running().len() as u32,
             waiting: self.scheduler.num_waiting() as u32,
             waiting_tokens: self.scheduler.waiting().map(|w| tokens(w.id) + u64::from(w.num_output_tokens)).sum(),
-            used_blocks: kv.used(),
-            usable_blocks: kv.usable(),
+            used_blocks: self.scheduler.used_blocks(),
+            usable_blocks: self.scheduler.usable_blocks(),
             emitted: self.out.totals.emitted,
             busy: self.out.totals.busy,
             steps: self.out.totals.steps,

@@ -47,7 +47,7 @@ pub use hooks::Hooks;
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{Part, RejectReason, Reserved, RunningRequest, WaitingRequest};
 pub(crate) use scheduler::Stretch;
-pub use scheduler::{Lengths, Order, Rules, Scheduler, SpeculativeConfig};
+pub use scheduler::{Lengths, Order, Rules, Scheduler, Sglang, SglangBatch, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
 pub use state::{Engine, Watch};
@@ -108,6 +108,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             }
             self.add_arrived();
             if !self.has_work() {
+                self.scheduler.idle();
                 match self.arrivals.next_at() {
                     Time::MAX => return Ok(Ending::Done),
                     at => self.executor.wait_until(at),
@@ -140,7 +141,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Ends the run and returns its results. For each request that still runs, the record has the number of tokens that
     /// the request has emitted.
     pub fn finish(mut self) -> Finished<E, W> {
-        let usable_blocks = self.scheduler.kv_cache_manager().usable();
+        let usable_blocks = self.scheduler.usable_blocks();
         self.scheduler.running().iter().for_each(|r| self.out.left(r));
         self.out.close_all();
         let warnings = self.drafter.warnings();

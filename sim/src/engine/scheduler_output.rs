@@ -3,6 +3,7 @@
 
 use super::input_batch::{Columns, InputBatch};
 use super::request::{RejectReason, RunningRequest};
+use super::scheduler::SglangBatch;
 use crate::executor::Chunk;
 use crate::policy::ChunkTotals;
 use crate::time::Time;
@@ -35,6 +36,8 @@ pub struct SchedulerOutput {
     pub admitted: Vec<Admission>,
     /// Requests that this step preempted, in the order of their preemptions, each with its state before the preemption.
     pub preempted: Vec<RunningRequest>,
+    /// The batch as SGLang's scheduler made it. Empty with vLLM's.
+    pub sglang: SglangBatch,
     /// Requests that the scheduler rejected in this step, because they can never run to their end, in the order of
     /// their rejections.
     pub rejected: Vec<Rejection>,
@@ -70,6 +73,7 @@ impl SchedulerOutput {
         self.admitted.clear();
         self.preempted.clear();
         self.rejected.clear();
+        self.sglang.rows.clear();
     }
 
     /// Empties the list of the target pass's prefill chunks and their sums.

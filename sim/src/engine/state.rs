@@ -105,6 +105,10 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         for r in &output.preempted {
             self.out.preempt(r, now, self.executor.spent(now));
             self.executor.preempted(r.id);
+            if self.scheduler.rules().sglang.is_some() && self.pipeline.room > 0 {
+                // The device's tokens that the scheduler has not read yet are dropped.
+                self.pipeline.ahead.drop_unread(r.id, r.num_output_tokens);
+            }
             self.pipeline.forget(r.id);
         }
         for r in &output.rejected {

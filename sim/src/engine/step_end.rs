@@ -2,7 +2,7 @@
 //! `step` and `post_step`). With async scheduling the next step is scheduled and queued before the update
 //! (`step_with_batch_queue`). The device works through its queue without the host; the host waits only for tokens.
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Verifies};
 use super::collector::Collector;
 use super::draft_loop::{clamp, draft_at_end, select};
 use super::draft_passes::Ran;
@@ -11,7 +11,7 @@ use super::held::HeldDrafts;
 use super::pipeline::InFlight;
 use super::scheduler::Order;
 use super::state::{Engine, Watch};
-use crate::config::DeliverAt;
+use crate::config::{DeliverAt, DraftAt};
 use crate::executor::{Executor, Moment, StepPlan};
 use crate::latency::ContextReads;
 use crate::policy::ChunkTotals;
@@ -39,7 +39,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// vLLM's `has_requests`: there are unfinished requests, or finished requests that no scheduler call has reported
     /// yet.
     fn has_requests(&self) -> bool {
-        !self.scheduler.is_idle() || (self.pipeline.untold && self.pipeline.room > 0)
+        let asks_again = self.pipeline.room > 0 && self.scheduler.rules().sglang.is_none();
+        !self.scheduler.is_idle() || (self.pipeline.untold && asks_again)
     }
 
     /// One turn of the loop: schedules and queues a step. Then takes the output of the oldest step in flight if no
@@ -47,10 +48,14 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// sleeps as vLLM's loop does.
     pub(super) fn step_with_queue(&mut self) -> Result<(), E::Error> {
         let runs = self.has_requests() && self.launch()?;
+        let mut landed = false;
         if self.pipeline.queue.len() == self.pipeline.room || !(runs || self.has_requests()) {
+            landed = self.pipeline.queue.front().is_some_and(|step| step.runs);
             self.land();
         }
-        if !runs && self.has_requests() {
+        // SGLang's loop does not sleep: what ran has just been taken, and the next turn goes on.
+        let goes_on = self.scheduler.rules().sglang.is_some() && landed;
+        if !runs && self.has_requests() && !goes_on {
             self.executor.wait_until(self.executor.now() + IDLE);
         }
         Ok(())
@@ -66,17 +71,23 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.watch.scheduled(&self.scheduler, start, self.executor.now());
         self.act_on_schedule(start);
         self.scheduler.prepare_inputs();
-        if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
+        if self.scheduler.rules().sglang.is_none()
+            && let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch)
+        {
             self.scheduler.keep_first(n);
         }
         let mut step = self.pipeline.spare.pop().unwrap_or_default();
         step.runs = !self.scheduler.output().is_empty();
         (step.ready, step.asked) = (Time::ZERO, start);
         if step.runs {
-            self.verify(&mut step, start)?;
+            let at_start = self.scheduler.rules().draft_at == DraftAt::StepStart;
+            match at_start {
+                true => self.draft_and_verify(&mut step, start)?,
+                false => self.verify(&mut step, start)?,
+            }
             let rules = self.scheduler.rules();
             let (order, delivers) = (rules.order, rules.deliver_at);
-            if rules.num_speculative_tokens > 0 {
+            if rules.num_speculative_tokens > 0 && !at_start {
                 self.draft_next(&mut step)?;
             }
             if delivers == DeliverAt::Drafted {
@@ -114,6 +125,30 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         step.record.verify_time = step.ready - begun;
         let output = self.scheduler.output();
         self.drafter.sampled(ahead, output.batch.ids(), &step.spec.accepted, &output.chunks);
+        Ok(())
+    }
+
+    /// For steps whose draft tokens are made at the start: queues the draft passes and the target pass that verifies
+    /// their tokens, and begins the step's record.
+    fn draft_and_verify(&mut self, step: &mut InFlight, start: Time) -> Result<(), E::Error> {
+        let (most, in_parallel) = (self.config.max_draft_len, self.scheduler.rules().parallel_drafting);
+        let ahead = &mut self.pipeline.ahead;
+        let plan = self.scheduler.step_plan();
+        ahead.device.fill(plan.batch.ids, &self.scheduler.workload().prompt_len, &ahead.sampled);
+        let on_device = StepPlan { batch: self.drafter.on_device(ahead, &plan.batch), ..plan };
+        step.record = Collector::begin(&self.scheduler);
+        step.record.start = start;
+        let begun = self.executor.queued_until();
+        step.spec.reset(plan.batch.len(), most);
+        let views = (&on_device, &plan.batch);
+        self.drafter.draft_at_start(&mut self.executor, views, most, in_parallel, &mut step.spec)?;
+        let drafted = self.executor.queued_until();
+        self.executor.verify(&on_device, &mut step.spec.drafts, &mut step.spec.accepted)?;
+        step.ready = self.executor.queued_until();
+        step.verifies = Verifies { drafting: drafted - begun, trimmed: false, padded: false };
+        (step.record.draft_time, step.record.verify_time) = (drafted - begun, step.ready - drafted);
+        let output = self.scheduler.output();
+        self.drafter.sampled(&mut self.pipeline.ahead, output.batch.ids(), &step.spec.accepted, &output.chunks);
         Ok(())
     }
 

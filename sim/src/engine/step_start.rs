@@ -19,7 +19,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.scheduler.prepare_inputs();
         self.drafter.cap_draft_limits(&mut self.executor, &mut self.scheduler);
         let mut plan = self.scheduler.step_plan();
-        if let Some(n) = self.drafter.max_batch(&plan.batch) {
+        if self.scheduler.rules().sglang.is_none()
+            && let Some(n) = self.drafter.max_batch(&plan.batch)
+        {
             self.scheduler.keep_first(n);
             plan = self.scheduler.step_plan();
         }
@@ -31,7 +33,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
 
         let (most, in_parallel) = (self.config.max_draft_len, self.scheduler.rules().parallel_drafting);
-        self.drafter.draft_at_start(&mut self.executor, &plan, most, in_parallel, &mut self.spec)?;
+        self.drafter.draft_at_start(&mut self.executor, (&plan, &plan.batch), most, in_parallel, &mut self.spec)?;
         let drafted = self.executor.now();
         if self.scheduler.rules().tops_up_chunks {
             self.scheduler.top_up_chunks(&self.spec.drafts);

@@ -114,7 +114,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.scheduler.catch_up(1);
         step.record.step += u64::from(run.steps);
         step.record.waiting = 0;
-        step.record.used_blocks = self.scheduler.kv_cache_manager().used();
+        step.record.used_blocks = self.scheduler.used_blocks();
         self.scheduler.swap_output(&mut step.output);
         self.tell_ended(self.pipeline.untold_ends.len());
         Ok(true)

@@ -31,11 +31,11 @@ impl Recorded {
     }
 }
 
-pub(super) fn mix(value: u64) -> u64 {
+pub(crate) fn mix(value: u64) -> u64 {
     foretoken_sim::luck::mix(value.wrapping_add(0x9E37_79B9_7F4A_7C15))
 }
 
-fn draw(seed: u64, kind: u64, request: RequestId, position: u32) -> u64 {
+pub(crate) fn draw(seed: u64, kind: u64, request: RequestId, position: u32) -> u64 {
     mix(mix(mix(mix(seed) ^ kind) ^ u64::from(request)) ^ u64::from(position))
 }
 

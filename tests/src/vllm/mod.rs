@@ -4,7 +4,7 @@
 mod blocks;
 mod compare;
 mod core;
-mod draws;
+pub(crate) mod draws;
 mod fixture;
 mod replay;
 

@@ -8,6 +8,7 @@ mod oracle;
 mod queueing;
 mod rooms;
 mod setup;
+mod sglang;
 mod specbench;
 mod speculation;
 mod vllm;

@@ -1,7 +1,8 @@
-//! The releases of vLLM that the engine follows, one file each: the numbers and switches in which they differ. The
+//! The releases of vLLM and SGLang that the engine follows, one file each: the numbers and switches in which they differ. The
 //! scheduler's rules (`engine/scheduler/rules.rs`) and all others ask these switches, and never which release it is.
 
 mod release;
+mod sglang_0_5_23;
 mod v0;
 mod v0_32;
 mod v0_33;
@@ -17,6 +18,7 @@ impl Version {
             Version::V0 => &v0::RELEASE,
             Version::V0_32 => &v0_32::RELEASE,
             Version::V0_33 => &v0_33::RELEASE,
+            Version::Sglang0_5_23 => &sglang_0_5_23::RELEASE,
         }
     }
 

@@ -7,6 +7,8 @@ use crate::config::choices::{DraftAt, Runner};
 pub struct Release {
     /// The release's name in experiment files.
     pub name: &'static str,
+    /// Whether the scheduler is SGLang's.
+    pub sglang: bool,
 
     /// Whether a step has either prompts or decode requests, as in v0. Otherwise one loop schedules both.
     pub prefills_apart: bool,

@@ -5,6 +5,7 @@ use crate::config::choices::{DraftAt, Runner};
 
 pub(super) const RELEASE: Release = Release {
     name: "vllm-v0",
+    sglang: false,
     prefills_apart: true,
     charges_drafts: false,
     draft_at: DraftAt::StepStart,

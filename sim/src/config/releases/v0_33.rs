@@ -5,6 +5,7 @@ use crate::config::choices::{DraftAt, Runner};
 
 pub(super) const RELEASE: Release = Release {
     name: "vllm-0.33",
+    sglang: false,
     prefills_apart: false,
     charges_drafts: true,
     draft_at: DraftAt::StepEnd,

@@ -1,6 +1,7 @@
 //! What the clients asked for in each request: prompt, output length, priority and TPOT limit.
 
 use super::rules::Rules;
+use super::sglang::SglangRules;
 use crate::categories::Categories;
 use crate::engine::request::{Part, RunningRequest, WaitingRequest};
 use crate::workload::{Request, RequestId, Workload};
@@ -16,12 +17,14 @@ pub(super) struct Asked<'a> {
     longest: u32,
     /// Whether there is a drafter.
     drafter: bool,
+    /// SGLang's rules, which bound outputs by memory.
+    sglang: Option<SglangRules>,
 }
 
 impl<'a> Asked<'a> {
     pub(super) fn new(workload: Cow<'a, Workload>, rules: &Rules, slo_tpot_s: f64) -> Asked<'a> {
         let longest = rules.max_model_len + rules.release.tokens_beyond_model_len;
-        Asked { workload, slo_tpot_s, longest, drafter: rules.drafter }
+        Asked { workload, slo_tpot_s, longest, drafter: rules.drafter, sglang: rules.sglang }
     }
 
     /// Whether any request has its own TPOT limit; and the run's TPOT limit, seconds, for requests without their own.
@@ -55,7 +58,9 @@ impl<'a> Asked<'a> {
     /// Number of output tokens at which request `id` ends: the requested number, or fewer if the model's longest length
     /// is reached before.
     pub(super) fn max_tokens(&self, id: RequestId) -> u32 {
-        self.workload.output_len[id as usize].min(self.longest.saturating_sub(self.prompt(id)))
+        let most = self.longest.saturating_sub(self.prompt(id));
+        let most = self.sglang.map_or(most, |rules| rules.most_outputs(self.prompt(id)).min(most));
+        self.workload.output_len[id as usize].min(most)
     }
 
     /// Makes the record of a running request from the waiting request `w`. The running request has no blocks yet.

@@ -50,6 +50,10 @@ impl<'a> Derived<'a> {
             DraftAt::StepStart => FirstDraftPass::Unseen,
         });
         let never_async = match config.method {
+            DraftMethod::Ngram | DraftMethod::Suffix if k > 0 && config.release().sglang => {
+                Some("the drafter looks up what was accepted")
+            }
+            _ if config.release().sglang => None,
             _ if draft_at == DraftAt::StepStart => Some("drafts are made at the start of a step"),
             _ if k == 0 => None,
             _ if first_draft_pass == FirstDraftPass::Unseen => Some("the first draft pass waits for what was accepted"),

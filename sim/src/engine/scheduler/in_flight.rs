@@ -3,6 +3,7 @@
 
 use super::state::Scheduler;
 use super::tally::Tally;
+use crate::config::DraftAt;
 use crate::engine::request::{Part, RunningRequest};
 use crate::engine::scheduler_output::SchedulerOutput;
 use crate::engine::spec_decode::SpecDecode;
@@ -16,6 +17,10 @@ impl Scheduler<'_> {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens += tokens;
             r.num_in_flight_tokens += tokens;
+            if self.rules.draft_at == DraftAt::StepStart {
+                // The drafter runs over the step's tokens before it drafts again.
+                r.num_draft_computed_tokens = r.num_computed_tokens;
+            }
             let known = r.num_tokens + r.num_output_placeholders;
             r.prefilling = r.num_computed_tokens < known;
             if !r.prefilling {

@@ -19,6 +19,7 @@ impl Scheduler<'_> {
             return Err(reason);
         }
         self.waiting.push(WaitingRequest::new(self.asked.workload(), id, at, part));
+        self.add_to_sglang(id);
         Ok(())
     }
 
@@ -27,6 +28,12 @@ impl Scheduler<'_> {
     fn never(&self, prompt: u32) -> Option<RejectReason> {
         if !self.rules.release.rejects_on_arrival {
             return None;
+        }
+        if let Some(rules) = &self.rules.sglang {
+            let over = prompt > rules.longest_prompt();
+            let pool = rules.kv_tokens < self.rules.max_model_len;
+            let reason = if pool { RejectReason::PromptOverPool } else { RejectReason::PromptOverModelLen };
+            return over.then_some(reason);
         }
         if prompt >= self.rules.max_model_len {
             return Some(RejectReason::PromptOverModelLen);
@@ -42,10 +49,13 @@ impl Scheduler<'_> {
     /// Removes a request that runs or waits (vLLM's `finish_requests`). Returns its number of output tokens; `None` if
     /// the request neither runs nor waits.
     pub fn abort(&mut self, id: RequestId) -> Option<u32> {
+        self.abort_in_sglang(id);
         if let Some(at) = self.running.iter().position(|r| r.id == id) {
             let mut r = self.running.remove(at);
             self.rules.confirm(&mut r);
-            self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
+            if self.sglang.is_none() {
+                self.kv_cache_manager.free_finished(self.asked.workload(), &mut r);
+            }
             return Some(r.num_output_tokens);
         }
         let mut waited = None;
@@ -131,6 +141,7 @@ impl Scheduler<'_> {
             self.rules.confirm(&mut r);
             match r.hands_over {
                 true => self.handed.keep(&r),
+                false if self.sglang.is_some() => {}
                 false => self.kv_cache_manager.free_finished(self.asked.workload(), &mut r),
             }
             self.result.finished.push(r);

@@ -6,6 +6,7 @@
 
 mod admission;
 mod asked;
+mod by_sglang;
 mod derived;
 mod hand_over;
 mod handed;
@@ -17,6 +18,7 @@ mod refusals;
 mod rules;
 mod running;
 mod scratch;
+mod sglang;
 mod speculative_config;
 mod state;
 mod stretch;
@@ -28,6 +30,7 @@ mod waiting;
 
 pub(in crate::engine) use derived::Derived;
 pub use rules::{Order, Rules};
+pub use sglang::{Sglang, SglangBatch, SglangRules};
 pub use speculative_config::{Lengths, SpeculativeConfig};
 pub use state::Scheduler;
 pub use stretch::Stretch;
@@ -51,6 +54,7 @@ impl Scheduler<'_> {
             DraftAt::StepEnd => num_spec_tokens,
         };
         match self.rules.release.prefills_apart {
+            _ if self.sglang.is_some() => self.schedule_sglang(),
             true => self.schedule_v0(),
             false => self.schedule_v1(),
         }

@@ -2,7 +2,9 @@
 
 use super::derived::Derived;
 use super::speculative_config::SpeculativeConfig;
-use crate::config::{BadConfig, DraftAt, DraftGap, DraftMethod, EngineConfig, FirstDraftPass, Runner};
+use crate::config::{
+    BadConfig, BudgetCharge, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass, Runner,
+};
 
 fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
@@ -168,6 +170,47 @@ fn check_table(spec: &SpeculativeConfig) -> Result<(), BadConfig> {
         before = last;
     }
     Ok(())
+}
+
+/// Refuses the settings that SGLang's scheduler does not have, and the parts of SGLang that are not built.
+pub(super) fn check_sglang(derived: &Derived) -> Result<(), BadConfig> {
+    let c = derived.config;
+    let absent = [
+        ("runner", c.runner.is_some()),
+        ("draft_at", c.draft_at == Some(DraftAt::StepEnd)),
+        ("deliver_at", c.deliver_at.is_some()),
+        ("first_draft_pass", c.first_draft_pass.is_some()),
+        ("max_num_active_seqs", c.max_num_active_seqs.is_some()),
+        ("chunked_prefill", c.chunked_prefill.is_some()),
+        ("long_prefill_token_threshold", c.long_prefill_token_threshold > 0),
+        ("prefill_schedule_interval", c.prefill_schedule_interval > 1),
+        ("scheduler_reserve_full_isl", c.scheduler_reserve_full_isl.is_some()),
+        ("watermark", c.watermark.is_some()),
+        ("num_lookahead_tokens", c.num_lookahead_tokens.is_some()),
+        ("max_num_new_slots_for_drafting", c.max_num_new_slots_for_drafting.is_some()),
+        ("pad_admissions", c.pad_admissions.is_some()),
+        ("draft_max_model_len", c.draft_max_model_len.is_some()),
+    ];
+    if let Some((key, _)) = absent.into_iter().find(|(_, set)| *set) {
+        return refuse(key, "SGLang has no such setting: leave it out; engine.sglang has SGLang's own".into());
+    }
+    let unbuilt = [
+        ("sliding_window", c.sliding_window > 0, "sliding windows"),
+        ("state_blocks", c.state_blocks > 0 || c.request_blocks > 0, "recurrent states and compressed attention"),
+        ("draft_kv", matches!(c.draft_kv, DraftKv::Separate { .. }), "a pool of the draft model's own"),
+        ("draft_weights", c.draft_weights.is_some(), "weights that leave"),
+        ("budget_charge", c.budget_charge == BudgetCharge::Trimmed, "budgets by verified drafts"),
+    ];
+    if let Some((key, _, what)) = unbuilt.into_iter().find(|(_, set, _)| *set) {
+        return refuse(key, format!("{what} are not simulated with SGLang's scheduler: take a version of vLLM"));
+    }
+    let page = c.block_size;
+    if c.sglang.chunked_prefill_size > 0 && c.sglang.chunked_prefill_size < page {
+        let why = format!("{} is below the page of {page} tokens", c.sglang.chunked_prefill_size);
+        return refuse("sglang.chunked_prefill_size", why);
+    }
+    check_async(derived)?;
+    check_table(derived.spec)
 }
 
 /// Refuses the settings that vLLM v0's scheduler does not have (such as chunked prefill), and token budgets that v0

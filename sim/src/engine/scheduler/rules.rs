@@ -8,6 +8,7 @@ use crate::config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftMethod, EngineConfig, Release, Runner,
     SchedulingPolicy, Version,
 };
+use super::sglang::SglangRules;
 use crate::engine::draft_passes::DraftPasses;
 
 /// The order of the phases of steps (schedule, draft, verify, update).
@@ -31,6 +32,8 @@ pub struct Rules {
     pub release: &'static Release,
     /// The order of the phases of steps (schedule, draft, verify, update).
     pub order: Order,
+    /// The rules of SGLang's scheduler; `None` for vLLM's.
+    pub sglang: Option<SglangRules>,
     /// When draft tokens are made: at the start or at the end of a step. Not used without a drafter.
     pub draft_at: DraftAt,
     /// When clients get the tokens of a step, if draft tokens are made at the end of the step.
@@ -134,6 +137,10 @@ impl Rules {
         c.check()?;
         let derived = Derived::of(c, spec);
         let rules = match c.release().prefills_apart {
+            _ if c.release().sglang => {
+                refusals::check_sglang(&derived)?;
+                sglang(&derived)
+            }
             true => {
                 refusals::check_v0(c)?;
                 v0(&derived)
@@ -155,6 +162,7 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         version: c.version,
         release: c.release(),
         order: Order::StepStart,
+        sglang: None,
         draft_at: DraftAt::StepStart,
         deliver_at: DeliverAt::Sampled,
         draft_passes: DraftPasses::default(),
@@ -248,4 +256,18 @@ fn v0(derived: &Derived) -> Rules {
     let k = derived.k;
     let lookahead = if k > 0 { derived.config.num_lookahead_tokens.unwrap_or(k) } else { 0 };
     Rules { num_lookahead_tokens: lookahead, ..none(derived) }
+}
+
+fn sglang(derived: &Derived) -> Rules {
+    let &Derived { config: c, spec, k, asynchronous, .. } = derived;
+    // DSpark alone verifies as many drafts as each request has; all other drafters have one width for the batch.
+    let ragged = matches!(c.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
+    Rules {
+        order: if asynchronous { Order::Async } else { Order::StepStart },
+        sglang: Some(SglangRules::of(c, k, asynchronous)),
+        one_length: !ragged && spec.lengths != Lengths::Free,
+        skip_stretches: false,
+        tops_up_chunks: false,
+        ..none(derived)
+    }
 }

@@ -30,6 +30,8 @@ pub(super) struct StepScratch {
     /// Index of each request in the running list, by request id. Requests move while a step is in flight, so an index
     /// is valid only if the list still has the request there.
     pub(super) place: Vec<u32>,
+    /// Number of accepted draft tokens by request id, for SGLang's scheduler.
+    pub(super) accepted: Vec<u32>,
 }
 
 impl StepScratch {

@@ -6,6 +6,7 @@ use super::pace::Pace;
 use super::queue::RequestQueue;
 use super::rules::Rules;
 use super::scratch::StepScratch;
+use super::sglang::Sglang;
 use crate::categories::Categories;
 use crate::config::{DraftAt, EngineConfig, SchedulingPolicy};
 use crate::drafts::Drafts;
@@ -29,6 +30,8 @@ pub struct Scheduler<'a> {
     pub(super) handed: Handed,
     pub(super) kv_cache_manager: KvCacheManager,
     pub(super) pace: Pace,
+    /// SGLang's scheduler, which then decides in place of vLLM's, and has KV and queue of its own.
+    pub(super) sglang: Option<Box<Sglang>>,
     /// Index of the next step that runs.
     pub(super) current_step: u64,
     /// What the scheduler decided for the current step.
@@ -58,6 +61,7 @@ impl<'a> Scheduler<'a> {
             kv_cache_manager: KvCacheManager::new(config, &workload, &rules, addressed),
             asked: Asked::new(workload, &rules, slo_tpot_s),
             pace: Pace::new(&rules),
+            sglang: rules.sglang.map(|rules| Box::new(Sglang::new(rules))),
             current_step: 0,
             output: Box::default(),
             result: StepResult::default(),

@@ -21,6 +21,7 @@ impl Scheduler<'_> {
     pub fn update_from_output(&mut self, spec: &SpecDecode) -> &StepResult {
         self.result.clear();
         let mut tally = Tally::default();
+        self.apply_to_sglang(spec);
         match (self.rules.order, self.rules.drafter) {
             (Order::Async, _) => self.update_in_flight(spec, &mut tally),
             (_, true) => self.update_drafted(spec, &mut tally),
