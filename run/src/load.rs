@@ -231,6 +231,7 @@ impl Files<'_> {
             }
         }
         let mut experiment = Experiment::read(&document)?;
+        sglang_defaults(&document, &mut experiment);
         let as_given = experiment.clone();
         let derived = Derived::of(&document, &experiment);
         for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()).filter(|_| self.with_files) {
@@ -331,6 +332,22 @@ fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
 /// The key of a policy that is read from an `adaptive_spec.json` of SGLang.
 const SGLANG_JSON: &str = "sglang-json";
 
+/// Fills in what SGLang takes where vLLM has another default: pages of one token, and 48 running requests with a drafter.
+fn sglang_defaults(document: &Document, experiment: &mut Experiment) {
+    let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
+    let engine = &mut experiment.engine;
+    if !engine.release().sglang {
+        return;
+    }
+    if absent("block_size") {
+        engine.block_size = 1;
+    }
+    if absent("max_num_seqs") {
+        engine.max_num_seqs = 2048;
+        engine.sglang.speculative_max_running_requests.get_or_insert(48);
+    }
+}
+
 impl Derived {
     fn of(document: &Document, experiment: &Experiment) -> Derived {
         let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
@@ -342,6 +359,7 @@ impl Derived {
             request_blocks: target_known && absent("request_blocks"),
             windows: target_known
                 && experiment.engine.version != Version::V0
+                && !experiment.engine.release().sglang
                 && absent("sliding_window")
                 && absent("window_groups"),
             draft_kv: both_known && absent("draft_kv"),

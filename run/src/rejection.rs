@@ -42,7 +42,7 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
         RejectReason::PromptOverBudget => {
             let why = match config.version {
                 Version::V0 => "engine.version = \"vllm-v0\"",
-                Version::V0_32 | Version::V0_33 => "engine.chunked_prefill = false",
+                _ => "engine.chunked_prefill = false",
             };
             let budget = config.max_num_batched_tokens;
             let what = format!(

@@ -39,8 +39,9 @@ impl Common {
         for i in 0..kinds.len() {
             let (first, other) = (of_kind(0), of_kind(i));
             let key = format!("fleet.replicas[{i}]");
-            if other.engine.version == Version::V0 {
-                let message = "replicas with roles share requests, which vLLM v0 (engine.version) cannot".to_owned();
+            if other.engine.version == Version::V0 || other.engine.release().sglang {
+                let name = other.engine.version.name();
+                let message = format!("replicas with roles share requests, which {name} (engine.version) cannot");
                 return Err(wrong(&key, message).help("choose engine.version = \"vllm-0.33\" or \"vllm-0.32\""));
             }
             let (a, b) = (first.engine.block_size, other.engine.block_size);

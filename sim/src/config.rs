@@ -19,10 +19,10 @@ pub use choices::{
     FirstDraftPass, Runner, SchedulingPolicy, Version,
 };
 pub use releases::Release;
-pub use sglang::{QueueOrder, SglangSettings};
-use sglang::sglang_settings;
 use serde::{Deserialize, Serialize};
 use settings::settings;
+use sglang::sglang_settings;
+pub use sglang::{QueueOrder, SglangSettings};
 
 settings! {
     /// The settings of the serving engine: scheduler, KV cache, drafter and host times. Names and defaults are vLLM's

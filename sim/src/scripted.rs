@@ -43,7 +43,13 @@ impl Scripted {
         accepted: &mut Vec<u32>,
     ) -> Drafts {
         let mut spec = SpecDecode::default();
-        let step = StepPlan { batch: *batch, padded: false, one_length: false, chunks: &[], block_tables: TablesOf::default() };
+        let step = StepPlan {
+            batch: *batch,
+            padded: false,
+            one_length: false,
+            chunks: &[],
+            block_tables: TablesOf::default(),
+        };
         let mut drafter = ByPolicy(std::mem::replace(policy, Box::new(Placeholder)));
         let Ok(()) = draft_at_start(&mut drafter, self, (&step, &step.batch), max_draft_len, false, &mut spec);
         *policy = drafter.0;

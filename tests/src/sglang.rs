@@ -33,11 +33,19 @@ pub fn unbuilt(line: &Value) -> Option<&'static str> {
     match () {
         () if s["radix_eviction_policy"] != "lru" => Some("another eviction policy than lru"),
         () if s["retraction_policy"] != "length" => Some("retraction by priority"),
-        () if number(&s["scheduler_recv_interval"]) > 1 => Some("a receive interval"),
         () if !s["max_queued_requests"].is_null() => Some("a bound of the queue"),
+        () if list(&line["requests"]).iter().any(|r| leaves_no_room(line, r)) => Some("a prompt that fills the memory"),
         () if line["family"] == "refused" => Some("a refused prompt, which SGLang runs as one token"),
         () => None,
     }
+}
+
+/// Whether a prompt leaves no room for an output token: SGLang computes it, and its client gets nothing.
+fn leaves_no_room(line: &Value, request: &Value) -> bool {
+    let (page, tokens) = (number(&line["derived"]["page_size"]), number(&line["derived"]["kv_tokens"]));
+    let prompt: i64 = list(&request["prompt"]).iter().map(|run| number(&run[1])).sum();
+    let pages = (prompt + page - 1) / page * page;
+    tokens - pages - page - 1 <= 0 || number(&line["derived"]["max_req_len"]) - prompt - 1 <= 0
 }
 
 /// Replays a recorded workload. Returns the number of events.
@@ -54,11 +62,8 @@ pub fn replay(line: &Value) -> Result<usize, String> {
     let drafter = Scripted { k, widths };
     let speculation = if k > 0 { drafter.config() } else { SpeculativeConfig::default() };
     let rules = Rules::of(&config, &speculation).map_err(|e| e.to_string())?;
-    let acceptance = Recorded {
-        seed: number(&line["seed"]) as u64,
-        permille: number(&line["accept"]) as u64,
-        order: order.clone(),
-    };
+    let acceptance =
+        Recorded { seed: number(&line["seed"]) as u64, permille: number(&line["accept"]) as u64, order: order.clone() };
     let world = World {
         draft: &Nothing,
         target: &Law,
@@ -97,7 +102,8 @@ pub fn replay(line: &Value) -> Result<usize, String> {
         let (their, our) = (theirs.get(at), ours.get(at));
         if their != our {
             let show = |e: Option<&Value>| e.map_or("nothing".into(), Value::to_string);
-            let before: Vec<String> = theirs[at.saturating_sub(3)..at.min(theirs.len())].iter().map(Value::to_string).collect();
+            let before: Vec<String> =
+                theirs[at.saturating_sub(3)..at.min(theirs.len())].iter().map(Value::to_string).collect();
             let before = before.join("\n  ");
             return Err(format!("event {at}\n  {before}\nSGLang {}\nours   {}", show(their), show(our)));
         }
@@ -188,8 +194,10 @@ fn config(line: &Value) -> EngineConfig {
             prefill_max_requests: s["prefill_max_requests"].as_u64().map(|most| most as u32),
             prefill_decode_interval: number(&s["prefill_decode_interval"]) as u32,
             prefill_decode_interval_min_bs: number(&s["prefill_decode_interval_min_bs"]) as u32,
+            scheduler_recv_interval: number(&s["scheduler_recv_interval"]) as u32,
             priority_scheduling_preemption_threshold: number(&s["priority_scheduling_preemption_threshold"]) as i32,
             disable_priority_preemption: d["preemption"] == false,
+            speculative_max_running_requests: None,
             max_new_tokens: None,
         },
         ..EngineConfig::default()
@@ -211,7 +219,8 @@ fn drafts_of_batches(line: &Value) -> VecDeque<u32> {
 
 /// The recorded events as [`Watcher`] writes ours.
 fn events(line: &Value, order: &[usize]) -> Vec<Value> {
-    let place = |id: &Value| order.iter().position(|&i| id.as_i64() == Some(i as i64)).map_or(Value::Null, |at| json!(at));
+    let place =
+        |id: &Value| order.iter().position(|&i| id.as_i64() == Some(i as i64)).map_or(Value::Null, |at| json!(at));
     let places = |ids: &Value| Value::Array(list(ids).iter().map(place).collect());
     let mut events = Vec::new();
     for e in list(&line["events"]) {

@@ -135,10 +135,22 @@ fn engine(parts: &Parts, assumed: &mut Vec<String>) -> Table {
     let (seqs, tokens): (i64, i64) = match (parts.server.engine, large) {
         (Engine::Vllm, true) => (1024, 8192),
         (Engine::Vllm, false) => (256, 2048),
-        (Engine::Sglang, _) if gib >= 160.0 => (1024, 16_384),
-        (Engine::Sglang, _) if gib >= 60.0 => (1024, 8192),
-        (Engine::Sglang, _) => (256, if gib >= 35.0 { 4096 } else { 2048 }),
+        (Engine::Sglang, _) => (2048, sglang_chunk(gib)),
     };
+    if parts.server.engine == Engine::Sglang {
+        let sglang = engine.entry("sglang").or_insert_with(|| Table::new().into());
+        let sglang = sglang.as_table_mut().expect("a table");
+        if !sglang.contains_key("chunked_prefill_size") {
+            sglang.insert("chunked_prefill_size".into(), tokens.into());
+            taken.push(format!("chunked-prefill-size {tokens}"));
+        }
+        if !parts.server.settings.contains_key("max_num_seqs") {
+            sglang.insert("speculative_max_running_requests".into(), 48.into());
+            taken.push(format!("max-running-requests {seqs}, 48 with a drafter"));
+            engine.insert("max_num_seqs".into(), seqs.into());
+        }
+        engine.insert("max_num_batched_tokens".into(), tokens.into());
+    }
     for (key, value) in [("max_num_seqs", seqs), ("max_num_batched_tokens", tokens)] {
         if !engine.contains_key(key) {
             engine.insert(key.into(), Value::from(value));
@@ -169,6 +181,16 @@ fn engine(parts: &Parts, assumed: &mut Vec<String>) -> Table {
     }
     engine.insert("max_draft_len".into(), parts.longest.into());
     engine
+}
+
+/// SGLang's chunk of prompts by a GPU's memory in GiB (`arg_groups/memory_hook.py`).
+fn sglang_chunk(gib: f64) -> i64 {
+    match gib {
+        gib if gib < 20.0 => 2048,
+        gib if gib < 60.0 => 4096,
+        gib if gib < 160.0 => 8192,
+        _ => 16_384,
+    }
 }
 
 /// The experiment as text, with its policies, below a comment.

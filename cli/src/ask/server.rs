@@ -76,6 +76,12 @@ impl Server {
         }
     }
 
+    /// Sets a key of `[engine.sglang]`.
+    pub fn set_sglang(&mut self, key: &str, value: impl Into<toml::Value>) {
+        let table = self.settings.entry("sglang").or_insert_with(|| toml::Table::new().into());
+        table.as_table_mut().expect("a table").insert(key.into(), value.into());
+    }
+
     /// Sets a key of `[engine]`.
     pub fn set(&mut self, key: &'static str, value: impl Into<toml::Value>) {
         self.settings.insert(key, value.into());

@@ -5,7 +5,8 @@ use super::line::{Line, Word};
 use super::server::{Server, Speculation, kv_bits};
 use foretoken_run::spec::problem::Result;
 use foretoken_servers::calibrate::recommend::Engine;
-use foretoken_sim::DraftMethod;
+use foretoken_sim::{DraftMethod, Version};
+use toml::Value;
 
 use Kind::{Switch, Value as One, Words};
 
@@ -40,6 +41,11 @@ const FLAGS: &[Flag] = &[
     used(&["speculative-eagle-topk"], One),
     used(&["speculative-num-draft-tokens"], One),
     used(&["speculative-dflash-block-size"], One),
+    used(&["max-prefill-tokens"], One),
+    used(&["enable-mixed-chunk"], Switch),
+    used(&["disable-overlap-schedule"], Switch),
+    used(&["schedule-conservativeness"], One),
+    used(&["schedule-policy"], One),
     // Names, addresses, logs.
     other(&["host"], One),
     other(&["port"], One),
@@ -103,14 +109,9 @@ const FLAGS: &[Flag] = &[
     other(&["disable-custom-all-reduce"], Switch),
     other(&["enable-nccl-nvls"], Switch),
     other(&["enable-symm-mem"], Switch),
-    other(&["enable-mixed-chunk"], Switch),
-    other(&["disable-overlap-schedule"], Switch),
     other(&["num-continuous-decode-steps"], One),
     other(&["scheduler-recv-interval"], One),
     other(&["stream-interval"], One),
-    other(&["schedule-policy"], One),
-    other(&["schedule-conservativeness"], One),
-    other(&["max-prefill-tokens"], One),
     other(&["max-queued-requests"], One),
     other(&["watchdog-timeout"], One),
     other(&["dist-timeout"], One),
@@ -127,6 +128,9 @@ const FLAGS: &[Flag] = &[
     other(&["mem-fraction-draft"], One),
 ];
 
+/// The orders of waiting requests that are simulated.
+const ORDERS: [&str; 6] = ["fcfs", "lpm", "dfs-weight", "lof", "hrrn", "shortest-prefill-first"];
+
 /// The server that SGLang starts with these words.
 ///
 /// # Errors
@@ -140,15 +144,17 @@ pub fn server(line: &Line, words: &[Word], skip_unknown: bool) -> Result<Server>
     };
     let mut server = Server::of(Engine::Sglang, model);
     (server.no_matter, server.unknown) = (flags.no_matter, flags.unknown);
-    // SGLang drafts at the start of a step (ARCHITECTURE.md, "A step").
-    server.set("draft_at", "step-start");
-    server.set("async_scheduling", false);
-    server.assumed.push("SGLang's steps draft at their start; its scheduler is taken to be vLLM's".into());
+    server.set("version", Version::Sglang0_5_23.name());
+    server.set("block_size", 1);
     for flag in &flags.given {
         apply(line, flag, &mut server)?;
         if !server.used.contains(&flag.written) {
             server.used.push(flag.written.clone());
         }
+    }
+    let page = server.settings.get("block_size").and_then(Value::as_integer).unwrap_or(1);
+    if let Some(tokens) = server.settings.get("num_gpu_blocks").and_then(Value::as_integer) {
+        server.set("num_gpu_blocks", tokens / page);
     }
     server.speculation = speculation(line, &server)?;
     Ok(server)
@@ -171,17 +177,29 @@ fn apply(line: &Line, flag: &Given, server: &mut Server) -> Result<()> {
             return Err(line.wrong(&flag.span, "data-parallel attention is not simulated").help(help));
         }
         "max-running-requests" => server.set("max_num_seqs", flag.count(line)?),
-        "chunked-prefill-size" if flag.text() == "-1" => server.set("max_num_batched_tokens", 131_072),
-        "chunked-prefill-size" => server.set("max_num_batched_tokens", flag.count(line)?),
+        "chunked-prefill-size" if flag.text() == "-1" => server.set_sglang("chunked_prefill_size", 0),
+        "chunked-prefill-size" => server.set_sglang("chunked_prefill_size", flag.count(line)?),
+        "max-prefill-tokens" => server.set_sglang("max_prefill_tokens", flag.count(line)?),
+        "enable-mixed-chunk" => server.set_sglang("enable_mixed_chunk", flag.on),
+        "disable-overlap-schedule" => server.set("async_scheduling", !flag.on),
+        "schedule-conservativeness" => {
+            let factor: f64 = flag.number(line)?;
+            server.set_sglang("schedule_conservativeness", factor);
+        }
+        "schedule-policy" if ORDERS.contains(&flag.text()) => server.set_sglang("schedule_policy", flag.text()),
+        "schedule-policy" => {
+            return Err(line
+                .wrong(flag.place(), format!("the order {} is not simulated", flag.text()))
+                .help(format!("{} are", ORDERS.join(", "))));
+        }
         "context-length" => {
             server.set("max_model_len", flag.count(line)?);
             server.longest_at = Some(flag.span.clone());
         }
         "mem-fraction-static" => server.memory_utilization = Some(flag.number(line)?),
-        "max-total-tokens" => server.set("num_gpu_blocks", flag.count(line)?.div_ceil(16)),
+        "max-total-tokens" => server.set("num_gpu_blocks", flag.count(line)?),
         "kv-cache-dtype" => server.kv_bits = kv_bits(line, flag)?,
-        // A page of one token is the default; blocks of 16 waste at most 15 tokens of a request.
-        "page-size" => server.set("block_size", flag.count(line)?.max(16)),
+        "page-size" => server.set("block_size", flag.count(line)?),
         "quantization" => server.quantization = flag.value.clone(),
         "dtype" => server.dtype = flag.value.clone(),
         "disable-radix-cache" => server.set("prefix_caching", !flag.on),

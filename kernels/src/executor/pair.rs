@@ -95,6 +95,9 @@ impl<D: Device> Pair<D> {
         draft: Option<&LlamaShape>,
     ) -> Result<(), CannotServe> {
         let bad = |key, why: String| Err(CannotServe::Engine { key, why });
+        if config.release().sglang {
+            return bad("version", "SGLang's scheduler gives no KV blocks to a device: take a version of vLLM".into());
+        }
         if config.version != Version::V0 && config.draft_at != Some(DraftAt::StepStart) {
             let why = "a device drafts at the start of the step that verifies, one step at a time: take \"step-start\"";
             return bad("draft_at", why.into());

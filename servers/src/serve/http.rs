@@ -188,6 +188,7 @@ fn release(version: Version) -> &'static str {
         Version::V0 => "0.6.3+foretoken",
         Version::V0_32 => "0.32.0+foretoken",
         Version::V0_33 => "0.33.0+foretoken",
+        Version::Sglang0_5_23 => "0.5.23+foretoken",
     }
 }
 

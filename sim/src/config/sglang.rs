@@ -45,11 +45,18 @@ pub struct SglangSettings {
     pub prefill_decode_interval: u32,
     /// From how many running requests on `prefill_decode_interval` acts.
     pub prefill_decode_interval_min_bs: u32,
+    /// The loop looks for new requests once in this many passes of decode steps (`--scheduler-recv-interval`), at least
+    /// 1. Behind a step with prompts it looks at once.
+    pub scheduler_recv_interval: u32,
     /// With `scheduling_policy = "priority"`: a waiting request evicts running ones whose priority number is higher by
     /// more than this (`--priority-scheduling-preemption-threshold`).
     pub priority_scheduling_preemption_threshold: i32,
     /// With `scheduling_policy = "priority"`: whether running requests are never evicted.
     pub disable_priority_preemption: bool,
+    /// Most requests that run at once with a drafter. Default: `max_num_seqs`; 48, as in SGLang, if that is not given
+    /// either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speculative_max_running_requests: Option<u32>,
     /// The output length that each client asks for. Requests then end by their end token, and admission expects only a
     /// part of this length. Default: clients ask for what they get, and ignore the end token, as benchmarks do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,8 +74,10 @@ impl Default for SglangSettings {
             prefill_max_requests: None,
             prefill_decode_interval: 0,
             prefill_decode_interval_min_bs: 0,
+            scheduler_recv_interval: 1,
             priority_scheduling_preemption_threshold: 10,
             disable_priority_preemption: false,
+            speculative_max_running_requests: None,
             max_new_tokens: None,
         }
     }
@@ -86,8 +95,14 @@ pub(super) fn sglang_settings(_: &'static str, s: &SglangSettings) -> Result<(),
     if s.max_prefill_tokens == 0 {
         return refuse("sglang.max_prefill_tokens", "must be at least 1");
     }
+    if s.scheduler_recv_interval == 0 {
+        return refuse("sglang.scheduler_recv_interval", "must be at least 1");
+    }
     if s.prefill_max_requests == Some(0) {
         return refuse("sglang.prefill_max_requests", "must be at least 1");
+    }
+    if s.speculative_max_running_requests == Some(0) {
+        return refuse("sglang.speculative_max_running_requests", "must be at least 1");
     }
     if s.max_new_tokens == Some(0) {
         return refuse("sglang.max_new_tokens", "must be at least 1");

@@ -151,7 +151,10 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Passes the requests that have arrived to the scheduler, and records their arrivals. Records the requests that
     /// the scheduler rejects.
     fn add_arrived(&mut self) {
-        let now = self.executor.now();
+        let (now, idle) = (self.executor.now(), !self.has_work());
+        if !self.scheduler.receives(idle) {
+            return;
+        }
         while let Some(Given { id, sent: at, since, part }) = self.arrivals.pop(now) {
             self.stuck = false;
             self.out.records.arrival[id as usize] = since;

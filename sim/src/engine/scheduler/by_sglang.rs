@@ -136,6 +136,11 @@ impl Scheduler<'_> {
         self.sglang.as_deref()
     }
 
+    /// Whether the engine takes new requests in this turn of its loop. `idle` says that it has nothing to do.
+    pub fn receives(&mut self, idle: bool) -> bool {
+        self.sglang.as_mut().is_none_or(|sglang| sglang.receives(idle))
+    }
+
     /// Says that no request is left and nothing is in flight.
     pub fn idle(&mut self) {
         if let Some(sglang) = &mut self.sglang {

@@ -30,7 +30,7 @@ mod waiting;
 
 pub(in crate::engine) use derived::Derived;
 pub use rules::{Order, Rules};
-pub use sglang::{Sglang, SglangBatch, SglangRules};
+pub use sglang::{Sglang, SglangBatch};
 pub use speculative_config::{Lengths, SpeculativeConfig};
 pub use state::Scheduler;
 pub use stretch::Stretch;

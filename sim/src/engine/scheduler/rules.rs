@@ -3,12 +3,12 @@
 
 use super::derived::Derived;
 use super::refusals;
+use super::sglang::SglangRules;
 use super::speculative_config::{Lengths, SpeculativeConfig};
 use crate::config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftMethod, EngineConfig, Release, Runner,
     SchedulingPolicy, Version,
 };
-use super::sglang::SglangRules;
 use crate::engine::draft_passes::DraftPasses;
 
 /// The order of the phases of steps (schedule, draft, verify, update).

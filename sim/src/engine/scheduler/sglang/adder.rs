@@ -129,7 +129,15 @@ impl Adder {
 
     /// Tries to begin the prompt of a waiting request, which was looked up in the tree. `chunked` says whether a prompt
     /// of an earlier batch is still unfinished.
-    pub fn begin(&mut self, rules: &SglangRules, kv: &mut Kv, id: RequestId, r: &mut Req, chunked: bool, others: &[Req]) -> Added {
+    pub fn begin(
+        &mut self,
+        rules: &SglangRules,
+        kv: &mut Kv,
+        id: RequestId,
+        r: &mut Req,
+        chunked: bool,
+        others: &[Req],
+    ) -> Added {
         if rules.prefill_max_requests.is_some_and(|most| self.can_run.len() >= most as usize) {
             return Added::Other;
         }
@@ -167,7 +175,14 @@ impl Adder {
 
     /// How many tokens of a waiting request begin, how much output is reserved, and whether the prompt ends in a later
     /// batch (`_select_prefill_admission`).
-    fn choose(&self, rules: &SglangRules, kv: &Kv, r: &Req, left: u32, chunked: bool) -> Result<(u32, u32, bool), Added> {
+    fn choose(
+        &self,
+        rules: &SglangRules,
+        kv: &Kv,
+        r: &Req,
+        left: u32,
+        chunked: bool,
+    ) -> Result<(u32, u32, bool), Added> {
         if f64::from(left + r.clipped_left() + kv.page) >= self.rem_total(kv) {
             return Err(Added::NoToken);
         }

@@ -91,7 +91,9 @@ impl Tokens {
             }
             let len = p.len.min(q.len);
             same += len;
-            for (run, rest) in [(p, &mut a), (q, &mut b)].map(|(run, rest)| (run, rest as &mut dyn Iterator<Item = Run>)) {
+            for (run, rest) in
+                [(p, &mut a), (q, &mut b)].map(|(run, rest)| (run, rest as &mut dyn Iterator<Item = Run>))
+            {
                 (run.start, run.len) = (run.start + len, run.len - len);
                 if run.len == 0
                     && let Some(next) = rest.next()
@@ -116,7 +118,11 @@ impl Tokens {
             pairs.push(Run { len: run.len - 1, ..*run });
             if let Some(next) = self.runs.get(i + 1) {
                 let ends = mix(run.content, u64::from(run.start + run.len - 1));
-                pairs.push(Run { content: mix(ends, mix(next.content, u64::from(next.start))), start: u32::MAX, len: 1 });
+                pairs.push(Run {
+                    content: mix(ends, mix(next.content, u64::from(next.start))),
+                    start: u32::MAX,
+                    len: 1,
+                });
             }
         }
         pairs

@@ -1,7 +1,7 @@
 //! The decode step, and what happens when KV is short (`update_running_batch`, `retract_decode`).
 
 use super::req::{Contents, Req};
-use super::{SglangBatch, SglangRow, Sglang};
+use super::{Sglang, SglangBatch, SglangRow};
 use crate::workload::RequestId;
 
 /// Tokens for each request that stays, for which KV is freed when others lose theirs (`SGLANG_RETRACT_DECODE_STEPS`).
@@ -33,7 +33,12 @@ impl Sglang {
             return None;
         }
         let spec = self.rules.reserve.is_some();
-        let row = |id: RequestId, r: &Req| SglangRow { id, past: if spec { r.committed } else { r.committed - 1 }, new: 1, decodes: true };
+        let row = |id: RequestId, r: &Req| SglangRow {
+            id,
+            past: if spec { r.committed } else { r.committed - 1 },
+            new: 1,
+            decodes: true,
+        };
         self.prepare_decode();
         let rows = self.running.iter().map(|&id| row(id, &self.reqs[id as usize])).collect();
         Some(SglangBatch { extends: false, rows })

@@ -39,6 +39,7 @@ pub struct SglangRow {
 pub struct SglangBatch {
     /// Whether prompts run. Decode requests beside them have one token each and no drafts.
     pub extends: bool,
+    /// The requests of the batch.
     pub rows: Vec<SglangRow>,
 }
 
@@ -87,10 +88,14 @@ pub struct Sglang {
     began_with: u64,
     /// Decode steps that must come before the next prompts.
     defer: u32,
+    /// Passes of the loop since it looked for new requests, and whether the last one had a batch of prompts.
+    passes: u32,
+    after_prompts: bool,
     events: Events,
 }
 
 impl Sglang {
+    /// A scheduler without requests.
     pub fn new(rules: SglangRules) -> Sglang {
         Sglang {
             reqs: Vec::new(),
@@ -106,6 +111,8 @@ impl Sglang {
             processed: 0,
             began_with: 0,
             defer: 0,
+            passes: 0,
+            after_prompts: false,
             events: Events::default(),
             rules,
         }
@@ -135,6 +142,7 @@ impl Sglang {
     pub fn next_batch(&mut self, contents: &impl Contents, into: &mut SglangBatch) {
         let batch = self.next(contents).unwrap_or_default();
         self.in_flight = (!batch.rows.is_empty()).then(|| batch.rows.iter().map(|row| row.id).collect());
+        self.after_prompts = batch.extends;
         *into = batch;
     }
 
@@ -218,8 +226,7 @@ impl Sglang {
         let running = self.running.iter().map(|&id| &self.reqs[id as usize]);
         let mut adder = Adder::new(&self.rules, self.ratio.current, mixed, running);
         if let Some(id) = self.chunked {
-            let limit =
-                self.queue.chunk_limit(&self.rules, &self.reqs[id as usize], &self.reqs, adder.chunk_left());
+            let limit = self.queue.chunk_limit(&self.rules, &self.reqs[id as usize], &self.reqs, adder.chunk_left());
             let goes_on = adder.go_on(&self.kv, id, &mut self.reqs[id as usize], limit);
             self.chunked = goes_on.then_some(id);
         }
@@ -257,7 +264,8 @@ impl Sglang {
             let mut tokens = contents.tokens(id, r.tokens());
             tokens.truncate(r.tokens() - 1);
             let found = self.kv.match_prefix(&tokens);
-            (r.prefix_len, r.last_node, r.protected, r.matched) = (found.tokens, found.node, found.tokens, found.tokens);
+            (r.prefix_len, r.last_node, r.protected, r.matched) =
+                (found.tokens, found.node, found.tokens, found.tokens);
             let others = match r.asked.ignore_eos && self.kv.tree.is_none() {
                 true => self.running.iter().chain(&adder.can_run).map(|&id| self.reqs[id as usize].clone()).collect(),
                 false => Vec::new(),
@@ -404,6 +412,17 @@ impl Sglang {
             self.free_rows += 1;
         }
         (r.finished_len, r.middle_chunks) = (Some(r.outputs), 0);
+    }
+
+    /// Whether the loop looks for new requests in this pass (`SchedulerRecvSkipper`). `idle` says that nothing is to be
+    /// done, so that the loop spins until it looks.
+    pub fn receives(&mut self, idle: bool) -> bool {
+        self.passes += 1;
+        let looks = idle || self.after_prompts || self.passes >= self.rules.recv_interval;
+        if looks {
+            self.passes = 0;
+        }
+        looks
     }
 
     /// Nothing runs and nothing is in flight: the loop has looked for a batch in vain. If no request is left, admission

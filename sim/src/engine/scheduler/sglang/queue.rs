@@ -38,7 +38,14 @@ impl Queue {
     }
 
     /// Sorts the waiting requests by the rules' order.
-    pub fn sort(&mut self, rules: &SglangRules, kv: &mut Kv, reqs: &mut [Req], contents: &impl Contents, processed: u64) {
+    pub fn sort(
+        &mut self,
+        rules: &SglangRules,
+        kv: &mut Kv,
+        reqs: &mut [Req],
+        contents: &impl Contents,
+        processed: u64,
+    ) {
         let long = self.waiting.len() > PREFIX_MATCH_MAX;
         let order = match rules.order {
             QueueOrder::Lpm | QueueOrder::Hrrn if long => QueueOrder::Fcfs,

@@ -51,7 +51,8 @@ pub struct Match {
 impl RadixCache {
     /// An empty tree with keys in whole pages of `page` tokens. `pairs` says whether keys are pairs of tokens.
     pub fn new(page: u32, pairs: bool) -> RadixCache {
-        let root = Node { key: Tokens::default(), parent: ROOT, children: BTreeMap::new(), locks: 1, used: 0.0, order: 0 };
+        let root =
+            Node { key: Tokens::default(), parent: ROOT, children: BTreeMap::new(), locks: 1, used: 0.0, order: 0 };
         RadixCache {
             nodes: vec![root],
             free: Vec::new(),

@@ -38,6 +38,8 @@ pub struct SglangRules {
     pub decode_interval: u32,
     /// From how many running requests on `decode_interval` holds.
     pub decode_interval_min: u32,
+    /// The loop looks for new requests once in this many passes of decode steps.
+    pub recv_interval: u32,
     /// Most tokens of a request.
     pub longest: u32,
     /// The output length that each client asks for; `None` if clients ask for what they get.
@@ -58,20 +60,20 @@ impl SglangRules {
     /// `overlap` says whether a batch is made before the result of the last one is read.
     pub fn of(c: &EngineConfig, drafts: u32, overlap: bool) -> SglangRules {
         let s = &c.sglang;
+        let running = s.speculative_max_running_requests.filter(|_| drafts > 0).unwrap_or(c.max_num_seqs);
         let kv_tokens = c.target_blocks(drafts > 0).saturating_mul(c.block_size);
         SglangRules {
             kv_tokens,
             page_size: c.block_size,
             chunked_prefill_size: (s.chunked_prefill_size > 0).then_some(s.chunked_prefill_size),
             max_prefill_tokens: s.max_prefill_tokens,
-            max_running_requests: c.max_num_seqs.min((kv_tokens / 2).max(1)),
+            max_running_requests: running.min((kv_tokens / 2).max(1)),
             prefill_max_requests: s.prefill_max_requests,
             mixed_chunk: s.enable_mixed_chunk,
             order: s.schedule_policy,
             priority: (c.scheduling_policy == SchedulingPolicy::Priority).then_some(Priority {
                 low_first: true,
-                preempts_above: (!s.disable_priority_preemption)
-                    .then_some(s.priority_scheduling_preemption_threshold),
+                preempts_above: (!s.disable_priority_preemption).then_some(s.priority_scheduling_preemption_threshold),
             }),
             conservativeness: s.schedule_conservativeness,
             radix_cache: c.prefix_caching && !(drafts > 0 && c.drafts_end_prefix_hits),
@@ -80,6 +82,7 @@ impl SglangRules {
             overlap,
             decode_interval: s.prefill_decode_interval,
             decode_interval_min: s.prefill_decode_interval_min_bs,
+            recv_interval: s.scheduler_recv_interval,
             longest: c.max_model_len.min(kv_tokens).saturating_sub(1),
             max_new_tokens: s.max_new_tokens,
         }
