@@ -1,0 +1,153 @@
+"""Records random workloads that SGLang's own scheduler runs, one line of JSON for each.
+
+    python record.py sglang-0.5.23.jsonl --count 100
+    python record.py new.jsonl --count 500 --first 1000000 --families eagle,eagle-overlap --workers 2
+
+Every workload runs in a process of its own, a fork after the imports: SGLang keeps its settings in the process.
+"""
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+import stand_ins
+
+SECONDS = 120  # one workload takes less than one
+
+
+def record(family: str, seed: int, file) -> None:
+    """Runs a workload in this process and writes its line."""
+    import engine
+    import workloads
+    from driver import Driver
+
+    work = workloads.draw(family, seed)
+    line = work.encode()
+    scheduler = engine.make(work.settings)
+    line["derived"] = engine.derived(scheduler)
+    line["events"] = Driver(scheduler, work).run()
+    file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def child(job: tuple[str, int], path: Path, log: Path) -> int:
+    """Starts a process that records a workload into `path`."""
+    process = os.fork()
+    if process:
+        return process
+    code = 0
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    try:
+        with path.open("w") as file:
+            record(*job, file)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def load() -> None:
+    """Imports all that a workload needs, so that no process does it again."""
+    stand_ins.install()
+    import sglang.srt.managers.scheduler  # noqa: F401
+    import sglang.srt.models.registry  # noqa: F401
+
+    with tempfile.TemporaryDirectory() as folder:
+        names = Path(folder) / "names"
+        process = os.fork()
+        if not process:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                before = set(sys.modules)
+                with (Path(folder) / "line").open("w") as file:
+                    record("adaptive", 0, file)
+                names.write_text("\n".join(sorted(set(sys.modules) - before)))
+            finally:
+                os._exit(0)
+        os.waitpid(process, 0)
+        for name in names.read_text().split() if names.exists() else ():
+            try:
+                importlib.import_module(name)
+            except Exception:
+                pass  # a module that only its own package can import
+    gc.collect()
+    gc.freeze()  # SGLang collects garbage at every start; what stands here is no garbage
+
+
+def record_all(jobs: list[tuple[str, int]], file, workers: int) -> Counter:
+    """Records the jobs, several at a time, and writes their lines in order."""
+    counts: Counter = Counter()
+    start, running, done = time.monotonic(), {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        upcoming, written = iter(enumerate(jobs)), 0
+        while written < len(jobs):
+            while len(running) < workers and (job := next(upcoming, None)):
+                number = job[0]
+                process = child(job[1], place / f"{number}", place / f"{number}.log")
+                running[process] = number
+            process, status = os.waitpid(-1, 0)
+            number = running.pop(process)
+            done[number] = status
+            while written in done:
+                line, log = place / f"{written}", place / f"{written}.log"
+                if done.pop(written):
+                    counts["failed"] += 1
+                    print(f"{jobs[written]} failed\n{log.read_text()[-2000:]}", file=sys.stderr)
+                else:
+                    text = line.read_text()
+                    file.write(text)
+                    file.flush()
+                    count(counts, json.loads(text))
+                line.unlink(missing_ok=True)
+                log.unlink(missing_ok=True)
+                written += 1
+                if written % 100 == 0:
+                    print(f"{written} workloads, {written / (time.monotonic() - start):.2f} a second", file=sys.stderr)
+    return counts
+
+
+def count(counts: Counter, line: dict) -> None:
+    """How often each thing happened."""
+    for event in line["events"]:
+        counts[event["is"]] += 1
+        if event["is"] == "run":
+            counts["run " + event["mode"]] += 1
+        elif event["is"] == "end":
+            counts.update("end by " + why for _, _, why in event["requests"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--count", type=int, default=100, help="workloads of each family")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--families", default="all", help="names with commas between them, or all")
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    import workloads
+
+    families = list(workloads.FAMILIES) if options.families == "all" else options.families.split(",")
+    jobs = [(family, options.first + at) for at in range(options.count) for family in families]
+    load()
+    import engine
+
+    with options.file.open("w") as file:
+        file.write(json.dumps({"format": "foretoken-sglang 1", "sglang": engine.VERSION}) + "\n")
+        counts = record_all(jobs, file, options.workers)
+    for name, number in sorted(counts.items()):
+        print(f"{number:8} {name}")
+
+
+if __name__ == "__main__":
+    main()
