@@ -97,9 +97,11 @@ class Shape:
     shared: float = 0.3  # chance of a shared prefix
     turns: float = 0.15  # chance that a prompt goes on from another request's output
     eos: float = 0.5  # chance that a request ends by EOS
+    last: int = 1 << 20  # no request ends by EOS after more outputs
     ignore_eos: float = 0.0
     prefix: tuple[int, int] = (8, 200)
     priorities: tuple[int, ...] = ()
+    fits: bool = True  # no prompt is so long that it is refused
 
 
 def draw(family: str, seed: int) -> Workload:
@@ -112,21 +114,26 @@ def draw(family: str, seed: int) -> Workload:
     return work
 
 
+def room(settings: Settings) -> int:
+    """Tokens of KV in whole pages."""
+    return settings.max_total_tokens // settings.page_size * settings.page_size
+
+
 def draw_requests(rng: Random, work: Workload, shape: Shape) -> None:
     settings = work.settings
-    # Longer prompts are refused; see the family `refused`.
-    longest = min(shape.prompt[1], settings.max_total_tokens // settings.page_size * settings.page_size - 8)
+    longest = min(shape.prompt[1], room(settings) - 8) if shape.fits else shape.prompt[1]
     groups = [rng.randint(*shape.prefix) for _ in range(rng.randint(1, 3))]
     now = 0
     for index in range(rng.randint(*shape.count)):
         if index and rng.random() >= shape.together:
             now += rng.randint(0, shape.gap)
-        length = rng.randint(shape.prompt[0], longest) if rng.random() < 0.5 else rng.randint(shape.prompt[0], max(shape.prompt[0], longest // 3))
+        shortest = shape.prompt[0]
+        length = rng.randint(shortest, longest if rng.random() < 0.5 else max(shortest, longest // 3))
         prompt = draw_prompt(rng, work, shape, groups, index, length)
         outputs = rng.randint(*shape.outputs)
         request = Request(now, prompt, outputs, ignore_eos=rng.random() < shape.ignore_eos)
         if not request.ignore_eos and rng.random() < shape.eos:
-            request.eos_after = rng.randint(1, outputs)
+            request.eos_after = rng.randint(1, min(outputs, shape.last))
         if shape.priorities:
             request.priority = rng.choice(shape.priorities)
         work.requests.append(request)
@@ -142,7 +149,7 @@ def draw_prompt(rng: Random, work: Workload, shape: Shape, groups: list[int], in
         ends = before.eos_after is not None and taken == before.eos_after
         runs = [list(run) for run in before.prompt] + [[OUTPUT + SPAN * other, taken - ends]] * (taken > ends) + [[2, 1]] * ends
         start = sum(count for _, count in runs)
-        if start < work.settings.max_total_tokens // work.settings.page_size * work.settings.page_size - 24:
+        if start < room(work.settings) - 24:
             return runs + [[own + start, rng.randint(1, 16)]]
     if rng.random() < shape.shared:
         group = rng.randrange(len(groups))
@@ -356,7 +363,27 @@ def refused(rng: Random, settings: Settings, shape: Shape) -> None:
     settings.page_size = rng.choice((1, 1, 16))
     settings.drafts = rng.choice((0, 0, 3))
     settings.max_running_requests = 6
-    shape.count, shape.prompt, shape.outputs = (2, 8), (200, settings.max_total_tokens), (1, 400)
+    shape.count, shape.prompt, shape.outputs, shape.fits = (2, 8), (200, settings.max_total_tokens + 20), (1, 400), False
+
+
+def many(rng: Random, settings: Settings, shape: Shape) -> None:
+    """A long queue: above 128 requests some orders give up, and prefixes of the first 128 are kept fresh."""
+    loops(rng, settings)
+    settings.max_total_tokens = rng.choice((1000, 2048, 4096))
+    settings.max_running_requests = rng.choice((8, 16, 32, None))
+    settings.schedule_policy = rng.choice(("fcfs", "lpm", "hrrn", "dfs-weight", "shortest-prefill-first"))
+    settings.drafts = rng.choice((0, 0, 3))
+    shape.count, shape.prompt, shape.outputs, shape.prefix = (130, 150), (5, 60), (1, 6), (8, 50)
+    shape.shared, shape.together, shape.gap = 0.7, 0.9, 3000
+
+
+def promised(rng: Random, settings: Settings, shape: Shape) -> None:
+    """Far more outputs allowed than made: the 4096 tokens that admission counts at most."""
+    plain(rng, settings, shape)
+    loops(rng, settings)
+    settings.max_total_tokens = rng.choice((5000, 8192, 16384, 30000))
+    settings.drafts = rng.choice((0, 0, 3))
+    shape.outputs, shape.eos, shape.last, shape.ignore_eos = (500, 9000), 1.0, 60, 0.0
 
 
 def eviction(rng: Random, settings: Settings, shape: Shape) -> None:
@@ -410,6 +437,8 @@ FAMILIES = {
     "gaps": gaps,
     "limits": limits,
     "refused": refused,
+    "many": many,
+    "promised": promised,
     "eviction": eviction,
     "anything": anything,
 }
