@@ -161,11 +161,13 @@ class Driver:
         return self.release(batch, index, *args, **kwargs)
 
     def preempted(self, adder, request) -> bool:
-        self.preempting = number(request)
+        self.preempting, before = number(request), len(adder.preempt_list)
         try:
             return self.preempt(adder, request)
         finally:
             self.preempting = None
+            # SGLang appends a set of objects: any order. Here it is that of their numbers.
+            adder.preempt_list[before:] = sorted(adder.preempt_list[before:], key=number)
 
     def aborted(self, message, request) -> None:
         reason = message.finished_reason or {}
