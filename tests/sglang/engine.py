@@ -4,6 +4,7 @@ Of the model runner only what loads weights or runs kernels is replaced. The KV 
 queue, the building of batches, the processing of results and both event loops are SGLang's.
 """
 
+import inspect
 import json
 import os
 import tempfile
@@ -74,6 +75,15 @@ def arguments(settings: Settings, model: str) -> dict:
     return given
 
 
+def known(given: dict, server) -> dict:
+    """The arguments that this release has. One that it lacks must stand at its default."""
+    lacking = {name for name in given if name not in inspect.signature(server).parameters}
+    for name in lacking:
+        if given[name] != getattr(Settings, name):
+            raise ValueError(f"SGLang {VERSION} has no argument {name}")
+    return {name: value for name, value in given.items() if name not in lacking}
+
+
 def make(settings: Settings):
     """A scheduler that is ready for its event loop."""
     from sglang.srt import runtime_context
@@ -85,7 +95,7 @@ def make(settings: Settings):
         from drafter import without_drafter
 
         without_drafter(settings.overlap)
-    server = ServerArgs(**arguments(settings, model_folder()))
+    server = ServerArgs(**known(arguments(settings, model_folder()), ServerArgs))
     runtime_context.publish(server, role="scheduler", ranks=runtime_context.SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0))
     scheduler = Scheduler(server, PortArgs.init_new(server))
     # `run_event_loop` sets both, then calls the loop.
