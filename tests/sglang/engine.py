@@ -4,7 +4,6 @@ Of the model runner only what loads weights or runs kernels is replaced. The KV 
 queue, the building of batches, the processing of results and both event loops are SGLang's.
 """
 
-import inspect
 import json
 import os
 import tempfile
@@ -77,7 +76,7 @@ def arguments(settings: Settings, model: str) -> dict:
 
 def known(given: dict, server) -> dict:
     """The arguments that this release has. One that it lacks must stand at its default."""
-    lacking = {name for name in given if name not in inspect.signature(server).parameters}
+    lacking = set(given).difference(server.__struct_fields__)
     for name in lacking:
         if given[name] != getattr(Settings, name):
             raise ValueError(f"SGLang {VERSION} has no argument {name}")
