@@ -38,6 +38,7 @@ class Driver:
         scheduler.process_batch_result, scheduler.on_idle = self.take, self.idle
         scheduler.get_next_batch_to_run, scheduler.send_abort_output = self.next_batch, self.aborted
         scheduler.model_worker.forward_batch_generation = self.launch
+        self.classes = ScheduleBatch, PrefillAdder
         ScheduleBatch.release_req = lambda batch, index, *args, **kwargs: self.released(batch, index, *args, **kwargs)
         PrefillAdder.preempt_to_schedule = lambda adder, request: self.preempted(adder, request)
         put(scheduler.request_receiver, "_pull_raw_reqs", self.receive)
@@ -180,6 +181,8 @@ class Driver:
             (self.scheduler.event_loop_overlap if self.scheduler.enable_overlap else self.scheduler.event_loop_normal)()
         except Exception as error:  # SGLang's own: the recording says where it stopped
             self.note("error", why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        batch, adder = self.classes
+        batch.release_req, adder.preempt_to_schedule = self.release, self.preempt
         return self.events
 
 

@@ -103,6 +103,14 @@ def make(settings: Settings):
     return scheduler
 
 
+def close() -> None:
+    """Ends what a scheduler leaves in the process, so that another one can be made."""
+    from sglang.srt.distributed import parallel_state
+
+    parallel_state.destroy_model_parallel()
+    parallel_state.destroy_distributed_environment()
+
+
 def derived(scheduler) -> dict:
     """What SGLang makes of the settings."""
     return {

@@ -3,7 +3,7 @@
     python record.py sglang-0.5.23.jsonl --count 100
     python record.py new.jsonl --count 500 --first 1000000 --families eagle,eagle-overlap --workers 2
 
-Every workload runs in a process of its own, a fork after the imports: SGLang keeps its settings in the process.
+Some workloads run one after another in a process, a fork after the imports. Each makes its own scheduler.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import stand_ins
 
-SECONDS = 120  # one workload takes less than one
+TOGETHER = 10  # workloads of a process
 
 
 def record(family: str, seed: int, file) -> None:
@@ -34,11 +34,12 @@ def record(family: str, seed: int, file) -> None:
     scheduler = engine.make(work.settings)
     line["derived"] = engine.derived(scheduler)
     line["events"] = Driver(scheduler, work).run()
+    engine.close()
     file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def child(job: tuple[str, int], path: Path, log: Path) -> int:
-    """Starts a process that records a workload into `path`."""
+def child(jobs: list[tuple[str, int]], path: Path, log: Path) -> int:
+    """Starts a process that records workloads into `path`."""
     process = os.fork()
     if process:
         return process
@@ -48,7 +49,9 @@ def child(job: tuple[str, int], path: Path, log: Path) -> int:
     os.dup2(out, 2)
     try:
         with path.open("w") as file:
-            record(*job, file)
+            for job in jobs:
+                print(job, flush=True)
+                record(*job, file)
     except BaseException:
         traceback.print_exc()
         code = 1
@@ -87,38 +90,38 @@ def load() -> None:
 def record_all(jobs: list[tuple[str, int]], file, workers: int) -> Counter:
     """Records the jobs, several at a time, and writes their lines in order."""
     counts: Counter = Counter()
+    groups = [jobs[at : at + TOGETHER] for at in range(0, len(jobs), TOGETHER)]
     start, running, done = time.monotonic(), {}, {}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        upcoming, written = iter(enumerate(jobs)), 0
-        while written < len(jobs):
-            while len(running) < workers and (job := next(upcoming, None)):
-                number = job[0]
-                process = child(job[1], place / f"{number}", place / f"{number}.log")
+        upcoming, written = iter(enumerate(groups)), 0
+        while written < len(groups):
+            while len(running) < workers and (group := next(upcoming, None)):
+                number = group[0]
+                process = child(group[1], place / f"{number}", place / f"{number}.log")
                 running[process] = number
             process, status = os.waitpid(-1, 0)
             number = running.pop(process)
             done[number] = status
             while written in done:
-                line, log = place / f"{written}", place / f"{written}.log"
+                lines, log = place / f"{written}", place / f"{written}.log"
                 if done.pop(written):
-                    counts["failed"] += 1
-                    print(f"{jobs[written]} failed\n{log.read_text()[-2000:]}", file=sys.stderr)
-                else:
-                    text = line.read_text()
+                    counts["processes that failed"] += 1
+                    print(log.read_text()[-3000:], file=sys.stderr)
+                for text in lines.read_text().splitlines(keepends=True) if lines.exists() else ():
                     file.write(text)
-                    file.flush()
                     count(counts, json.loads(text))
-                line.unlink(missing_ok=True)
+                file.flush()
+                lines.unlink(missing_ok=True)
                 log.unlink(missing_ok=True)
                 written += 1
-                if written % 100 == 0:
-                    print(f"{written} workloads, {written / (time.monotonic() - start):.2f} a second", file=sys.stderr)
+                print(f"{counts['workloads']} workloads, {counts['workloads'] / (time.monotonic() - start):.2f} a second", file=sys.stderr)
     return counts
 
 
 def count(counts: Counter, line: dict) -> None:
     """How often each thing happened."""
+    counts["workloads"] += 1
     for event in line["events"]:
         counts[event["is"]] += 1
         if event["is"] == "run":
