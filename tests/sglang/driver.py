@@ -36,13 +36,13 @@ class Driver:
         self.process, self.housekeeping = scheduler.process_batch_result, scheduler.on_idle
         self.plan, self.release, self.preempt = scheduler.get_next_batch_to_run, ScheduleBatch.release_req, PrefillAdder.preempt_to_schedule
         scheduler.process_batch_result, scheduler.on_idle = self.take, self.idle
-        scheduler.get_next_batch_to_run, scheduler.send_abort_output = self.next_batch, self.aborted
+        scheduler.get_next_batch_to_run = self.next_batch
         scheduler.model_worker.forward_batch_generation = self.launch
         self.classes = ScheduleBatch, PrefillAdder
         ScheduleBatch.release_req = lambda batch, index, *args, **kwargs: self.released(batch, index, *args, **kwargs)
         PrefillAdder.preempt_to_schedule = lambda adder, request: self.preempted(adder, request)
         put(scheduler.request_receiver, "_pull_raw_reqs", self.receive)
-        put(scheduler.ipc_channels.send_to_tokenizer, "send_output", lambda *args, **kwargs: None)
+        put(scheduler.ipc_channels.send_to_tokenizer, "send_output", self.sent)
         put(scheduler.output_streamer, "stream_output", lambda *args, **kwargs: None)
 
     def note(self, what: str, **values) -> None:
@@ -170,7 +170,12 @@ class Driver:
             # SGLang appends a set of objects: any order. Here it is that of their numbers.
             adder.preempt_list[before:] = sorted(adder.preempt_list[before:], key=number)
 
-    def aborted(self, message, request) -> None:
+    def sent(self, message, request=None) -> None:
+        """A message to the tokenizer process. One that aborts a request is an event."""
+        from sglang.srt.managers.io_struct import AbortReq
+
+        if not isinstance(message, AbortReq):
+            return
         reason = message.finished_reason or {}
         self.note("abort", request=number(request), why=reason.get("message", ""))
         self.gone([request])

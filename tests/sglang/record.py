@@ -31,10 +31,12 @@ def record(family: str, seed: int, file) -> None:
 
     work = workloads.draw(family, seed)
     line = work.encode()
-    scheduler = engine.make(work.settings)
-    line["derived"] = engine.derived(scheduler)
-    line["events"] = Driver(scheduler, work).run()
-    engine.close()
+    try:
+        scheduler = engine.make(work.settings)
+        line["derived"] = engine.derived(scheduler)
+        line["events"] = Driver(scheduler, work).run()
+    finally:
+        engine.close()
     file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
@@ -50,12 +52,16 @@ def child(jobs: list[tuple[str, int]], path: Path, log: Path) -> int:
     try:
         with path.open("w") as file:
             for job in jobs:
-                print(job, flush=True)
-                record(*job, file)
+                try:
+                    record(*job, file)
+                except Exception:
+                    print(*job, flush=True)
+                    traceback.print_exc()
+                    code = 1
     except BaseException:
         traceback.print_exc()
         code = 1
-    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(code)
 
 
@@ -106,7 +112,7 @@ def record_all(jobs: list[tuple[str, int]], file, workers: int) -> Counter:
             while written in done:
                 lines, log = place / f"{written}", place / f"{written}.log"
                 if done.pop(written):
-                    counts["processes that failed"] += 1
+                    counts["processes in which a workload failed"] += 1
                     print(log.read_text()[-3000:], file=sys.stderr)
                 for text in lines.read_text().splitlines(keepends=True) if lines.exists() else ():
                     file.write(text)
