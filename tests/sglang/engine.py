@@ -103,10 +103,13 @@ def make(settings: Settings):
     return scheduler
 
 
-def close() -> None:
-    """Ends what a scheduler leaves in the process, so that another one can be made."""
+def close(scheduler) -> None:
+    """Ends what a scheduler, or None, leaves in the process and in shared memory, so that another one can be made."""
     from sglang.srt.distributed import parallel_state
 
+    if writer := getattr(scheduler, "load_snapshot_writer", None):
+        writer.close()
+        Path(writer.path).unlink(missing_ok=True)
     parallel_state.destroy_model_parallel()
     parallel_state.destroy_distributed_environment()
 

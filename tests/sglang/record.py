@@ -30,13 +30,13 @@ def record(family: str, seed: int, file) -> None:
     from driver import Driver
 
     work = workloads.draw(family, seed)
-    line = work.encode()
+    line, scheduler = work.encode(), None
     try:
         scheduler = engine.make(work.settings)
         line["derived"] = engine.derived(scheduler)
         line["events"] = Driver(scheduler, work).run()
     finally:
-        engine.close()
+        engine.close(scheduler)
     file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
@@ -49,6 +49,7 @@ def child(jobs: list[tuple[str, int]], path: Path, log: Path) -> int:
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(out, 1)
     os.dup2(out, 2)
+    tempfile.tempdir = str(path.parent)  # SGLang leaves files there; the parent removes them
     try:
         with path.open("w") as file:
             for job in jobs:
@@ -75,6 +76,7 @@ def load() -> None:
         names = Path(folder) / "names"
         process = os.fork()
         if not process:
+            tempfile.tempdir = folder
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             try:
                 before = set(sys.modules)
