@@ -147,7 +147,8 @@ class Driver:
         self.housekeeping()  # SGLang looks for leaked KV here, and the ratio of new tokens goes back to its start
         self.note("idle", at=self.now)
         self.idle_passes += 1
-        if self.coming:
+        # A loop with something left to do comes again at once.
+        if self.coming and not self.scheduler.waiting_queue and self.scheduler.chunked_req is None:
             self.now = max(self.now, self.work.requests[self.coming[0]].at)
         if self.idle_passes > STUCK:
             self.note("stuck", requests=sorted(self.left))

@@ -1,55 +1,49 @@
 //! The decode step, and what happens when KV is short (`update_running_batch`, `retract_decode`).
 
 use super::req::{Contents, Req};
-use super::{Sglang, SglangBatch, SglangRow};
+use super::{Sglang, SglangRow};
 use crate::workload::RequestId;
 
 /// Tokens for each request that stays, for which KV is freed when others lose theirs (`SGLANG_RETRACT_DECODE_STEPS`).
 const RETRACT_DECODE_STEPS: u32 = 20;
 
 impl Sglang {
-    /// A step of all running requests; `None` if no request decodes.
-    pub(super) fn decodes(&mut self, contents: &impl Contents) -> Option<SglangBatch> {
+    /// Fills `rows` with a step of all running requests; leaves it empty if no request decodes.
+    pub(super) fn decodes(&mut self, contents: &impl Contents, rows: &mut Vec<SglangRow>) {
         if self.running.is_empty() {
-            return None;
+            return;
         }
         let before = self.running.len();
         let ending = self.leave_out_ending();
         if self.running.is_empty() {
             self.full = false;
-            return None;
+            return;
         }
         if self.has_room_to_decode(None) {
             self.ratio.decay();
         } else if ending {
             // The result in flight frees KV, so nothing is retracted and nothing decodes.
             self.full = false;
-            return None;
+            return;
         } else {
             self.retract_decodes(contents);
         }
         self.full &= self.running.len() == before;
-        if self.running.is_empty() {
-            return None;
-        }
-        let spec = self.rules.reserve.is_some();
-        let row = |id: RequestId, r: &Req| SglangRow {
-            id,
-            past: if spec { r.committed } else { r.committed - 1 },
-            new: 1,
-            decodes: true,
-        };
         self.prepare_decode();
-        let rows = self.running.iter().map(|&id| row(id, &self.reqs[id as usize])).collect();
-        Some(SglangBatch { extends: false, rows })
+        let unseen = u32::from(self.rules.reserve.is_none());
+        for &id in &self.running {
+            rows.push(SglangRow { id, past: self.reqs[id as usize].committed - unseen, new: 1, decodes: true });
+        }
     }
 
     /// Leaves out the requests that surely end with the result in flight, since they reach the length that was asked
     /// for (`_reqs_finishing_inflight`). Returns whether there was one.
     pub(super) fn leave_out_ending(&mut self) -> bool {
-        let Some(in_flight) = self.in_flight.as_ref().filter(|_| self.rules.overlap) else { return false };
+        if !self.rules.overlap {
+            return false;
+        }
         let before = self.running.len();
-        let reqs = &self.reqs;
+        let (reqs, in_flight) = (&self.reqs, &self.in_flight);
         self.running.retain(|id| !(in_flight.contains(id) && reqs[*id as usize].ends_next()));
         self.running.len() < before
     }

@@ -78,7 +78,7 @@ pub struct Sglang {
     /// The requests of the last batch if it had prompts, the one among them whose prompt goes on, and its new tokens.
     last_extend: Option<(Vec<RequestId>, Option<RequestId>, u64)>,
     /// With overlap: the requests of the batch whose result is not read yet.
-    in_flight: Option<Vec<RequestId>>,
+    in_flight: Vec<RequestId>,
     /// Free rows of the table of running requests.
     free_rows: u32,
     ratio: NewTokenRatio,
@@ -105,7 +105,7 @@ impl Sglang {
             full: false,
             chunked: None,
             last_extend: None,
-            in_flight: None,
+            in_flight: Vec::new(),
             free_rows: rules.max_running_requests,
             ratio: NewTokenRatio::new(rules.conservativeness),
             processed: 0,
@@ -140,13 +140,15 @@ impl Sglang {
 
     /// The next batch; `None` if nothing can run now (`get_next_batch_to_run`).
     pub fn next_batch(&mut self, contents: &impl Contents, into: &mut SglangBatch) {
-        let batch = self.next(contents).unwrap_or_default();
-        self.in_flight = (!batch.rows.is_empty()).then(|| batch.rows.iter().map(|row| row.id).collect());
-        self.after_prompts = batch.extends;
-        *into = batch;
+        into.rows.clear();
+        into.extends = self.next(contents, &mut into.rows);
+        self.after_prompts = into.extends;
+        self.in_flight.clear();
+        self.in_flight.extend(into.rows.iter().map(|row| row.id));
     }
 
-    fn next(&mut self, contents: &impl Contents) -> Option<SglangBatch> {
+    /// Fills `rows` with the batch. Returns whether it has prompts.
+    fn next(&mut self, contents: &impl Contents, rows: &mut Vec<SglangRow>) -> bool {
         self.events.clear();
         let chunked = self.chunked;
         if let Some(id) = chunked {
@@ -166,22 +168,18 @@ impl Sglang {
             self.running.extend(ids);
         }
         self.drop_finished();
-        let batch = match self.defers_prompts() {
-            true => None,
-            false => self.prompts(contents),
-        };
-        let batch = batch.or_else(|| self.decodes(contents)).filter(|batch| !batch.rows.is_empty());
-        match &batch {
-            Some(batch) if batch.extends => {
-                self.defer = self.rules.decode_interval;
-                let tokens = batch.rows.iter().map(|row| u64::from(row.new)).sum();
-                self.processed += tokens;
-                self.last_extend = Some((batch.rows.iter().map(|row| row.id).collect(), self.chunked, tokens));
-            }
-            Some(_) => self.processed += self.began_with,
-            None => {}
+        if !self.defers_prompts() && self.prompts(contents, rows) {
+            self.defer = self.rules.decode_interval;
+            let tokens = rows.iter().map(|row| u64::from(row.new)).sum();
+            self.processed += tokens;
+            self.last_extend = Some((rows.iter().map(|row| row.id).collect(), self.chunked, tokens));
+            return true;
         }
-        batch
+        self.decodes(contents, rows);
+        if !rows.is_empty() {
+            self.processed += self.began_with;
+        }
+        false
     }
 
     fn drop_finished(&mut self) {
@@ -209,17 +207,17 @@ impl Sglang {
         self.rules.priority.and_then(|p| p.preempts_above)
     }
 
-    /// A batch of prompts; `None` if none can begin or go on (`_get_new_batch_prefill_raw`).
-    fn prompts(&mut self, contents: &impl Contents) -> Option<SglangBatch> {
+    /// Fills `rows` with a batch of prompts (`_get_new_batch_prefill_raw`). Returns false if none can begin or go on.
+    fn prompts(&mut self, contents: &impl Contents, rows: &mut Vec<SglangRow>) -> bool {
         if self.preempts().is_some() || self.running.is_empty() {
             self.full = false;
         }
         if (self.full || self.queue.waiting.is_empty()) && self.chunked.is_none() {
-            return None;
+            return false;
         }
         if self.allocatable(0) == 0 && self.chunked.is_none() && self.preempts().is_none() {
             self.full = true;
-            return None;
+            return false;
         }
         self.queue.sort(&self.rules, &mut self.kv, &mut self.reqs, contents, self.processed);
         let mixed = if self.rules.mixed_chunk { self.running.len() as u32 } else { 0 };
@@ -237,13 +235,14 @@ impl Sglang {
             self.queue.join(id, &mut self.reqs[id as usize], self.processed);
         }
         if can_run.is_empty() {
-            return None;
+            return false;
         }
         self.chunked = new_chunked.or(self.chunked);
         if let Some(id) = self.chunked {
             self.reqs[id as usize].middle_chunks += 1;
         }
-        Some(self.extend(can_run))
+        self.extend(can_run, rows);
+        true
     }
 
     fn try_waiting(&mut self, contents: &impl Contents, adder: &mut Adder) {
@@ -323,11 +322,10 @@ impl Sglang {
     }
 
     /// Makes the batch of the chosen prompts, with the decode requests beside them if chunks are mixed.
-    fn extend(&mut self, can_run: Vec<RequestId>) -> SglangBatch {
+    fn extend(&mut self, can_run: Vec<RequestId>, rows: &mut Vec<SglangRow>) {
         let chunks: Vec<(u32, u32)> =
             can_run.iter().map(|&id| &self.reqs[id as usize]).map(|r| (r.prefix_len, r.extend_end)).collect();
         self.kv.take_chunks(&chunks);
-        let mut rows = Vec::with_capacity(can_run.len() + self.running.len());
         for id in can_run {
             let r = &mut self.reqs[id as usize];
             if !r.holds_row {
@@ -338,9 +336,8 @@ impl Sglang {
             rows.push(SglangRow { id, past: r.prefix_len, new: r.extend_len(), decodes: false });
         }
         if self.rules.mixed_chunk && !self.running.is_empty() {
-            self.mix_decodes(&mut rows);
+            self.mix_decodes(rows);
         }
-        SglangBatch { extends: true, rows }
     }
 
     /// The decode requests join a batch of prompts with one token each, if KV suffices (`mix_with_running`).
@@ -432,7 +429,7 @@ impl Sglang {
             self.running.extend(ids);
         }
         self.drop_finished();
-        self.in_flight = None;
+        self.in_flight.clear();
         if self.running.is_empty() && self.queue.waiting.is_empty() && self.chunked.is_none() {
             self.ratio.current = self.ratio.start;
         }
