@@ -6,6 +6,7 @@ use super::line::Line;
 use super::load::Asked;
 use super::models::Model;
 use super::server::{Server, Speculation};
+use super::sglang_memory;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::hardware::RooflineSpec;
 use foretoken_profiler::hardware::gpus::gpu;
@@ -80,7 +81,15 @@ fn roofline(parts: &Parts, model: &Value, is_target: bool, assumed: &mut Vec<Str
     if let Some(bits) = kv_bits {
         set("kv_bits", bits.into());
     }
-    if let Some(share) = memory_utilization.filter(|_| is_target) {
+    let by_default = || {
+        let gib = memory_gib(parts.gpu);
+        let table = parts.server.settings.get("sglang").and_then(Value::as_table);
+        let chunk = table.and_then(|table| table.get("chunked_prefill_size")).and_then(Value::as_integer);
+        let chunk = chunk.and_then(|chunk| u32::try_from(chunk).ok()).unwrap_or_else(|| sglang_memory::chunk(gib));
+        sglang_memory::share(gib, tensor_parallel, chunk)
+    };
+    let share = memory_utilization.or_else(|| (engine == Engine::Sglang).then(by_default));
+    if let Some(share) = share.filter(|_| is_target) {
         set("memory_utilization", share.into());
         // SGLang's share is that of weights and KV; activations are beside it.
         if engine == Engine::Sglang {
@@ -117,6 +126,11 @@ fn roofline(parts: &Parts, model: &Value, is_target: bool, assumed: &mut Vec<Str
     Ok(Value::Table(table([("roofline", keys.into())])))
 }
 
+/// The memory of a GPU, GiB.
+fn memory_gib(name: &str) -> f64 {
+    gpu(name).map_or(80.0, |g| g.gpu.memory_bytes / f64::from(1u32 << 30))
+}
+
 /// The narrowest precision in which the model multiplies.
 fn least_bits(model: &Model) -> &'static str {
     let bits = &model.shape.bits;
@@ -129,13 +143,13 @@ fn engine(parts: &Parts, assumed: &mut Vec<String>) -> Table {
     let mut engine: Table =
         parts.server.settings.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
     let mut taken = Vec::new();
-    let gib = gpu(parts.gpu).map_or(80.0, |g| g.gpu.memory_bytes / f64::from(1u32 << 30));
+    let gib = memory_gib(parts.gpu);
     // vllm/engine/arg_utils.py and sglang/srt/server_args.py: what the API server takes by the GPU's memory.
     let large = gib >= 70.0 && !parts.gpu.contains("a100");
     let (seqs, tokens): (i64, i64) = match (parts.server.engine, large) {
         (Engine::Vllm, true) => (1024, 8192),
         (Engine::Vllm, false) => (256, 2048),
-        (Engine::Sglang, _) => (2048, sglang_chunk(gib)),
+        (Engine::Sglang, _) => (2048, sglang_memory::chunk(gib).into()),
     };
     if parts.server.engine == Engine::Sglang {
         let sglang = engine.entry("sglang").or_insert_with(|| Table::new().into());
@@ -181,16 +195,6 @@ fn engine(parts: &Parts, assumed: &mut Vec<String>) -> Table {
     }
     engine.insert("max_draft_len".into(), parts.longest.into());
     engine
-}
-
-/// SGLang's chunk of prompts by a GPU's memory in GiB (`arg_groups/memory_hook.py`).
-fn sglang_chunk(gib: f64) -> i64 {
-    match gib {
-        gib if gib < 20.0 => 2048,
-        gib if gib < 60.0 => 4096,
-        gib if gib < 160.0 => 8192,
-        _ => 16_384,
-    }
 }
 
 /// The experiment as text, with its policies, below a comment.

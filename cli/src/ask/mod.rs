@@ -19,6 +19,7 @@ mod question;
 pub mod served;
 mod server;
 mod sglang;
+mod sglang_memory;
 mod vllm;
 mod words;
 

@@ -12,5 +12,6 @@ mod lives;
 mod online;
 mod order;
 mod sessions;
+mod sglang;
 mod speculation;
 mod states;
