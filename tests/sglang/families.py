@@ -156,8 +156,11 @@ def adaptive(rng: Random, settings: Settings, shape: Shape) -> None:
     loops(rng, settings)
     settings.adaptive = draw_table(rng)
     settings.max_total_tokens = rng.choice((700, 1500, 4096))
-    steps = {step for entry in settings.adaptive.values() if isinstance(entry, dict) for step in entry["candidate_steps"]}
-    settings.drafts = rng.choice([step for step in sorted(steps) if step] or [3])
+    entries = [entry for entry in settings.adaptive.values() if isinstance(entry, dict)]
+    steps = {step for entry in entries for step in entry["candidate_steps"] if step}
+    settings.drafts = rng.choice(sorted(steps) or [3])
+    if not steps:  # SGLang wants the first length among the candidates
+        entries[0]["candidate_steps"].append(3)
     shape.outputs, shape.prompt = (20, 200), (5, 200)
 
 
