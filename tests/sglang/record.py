@@ -26,10 +26,10 @@ TOGETHER = 10  # workloads of a process
 def record(family: str, seed: int, file) -> None:
     """Runs a workload in this process and writes its line."""
     import engine
-    import workloads
+    import families
     from driver import Driver
 
-    work = workloads.draw(family, seed)
+    work = families.draw(family, seed)
     line, scheduler = work.encode(), None
     try:
         scheduler = engine.make(work.settings)
@@ -146,10 +146,10 @@ def main() -> None:
     parser.add_argument("--families", default="all", help="names with commas between them, or all")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    import workloads
+    from families import FAMILIES
 
-    families = list(workloads.FAMILIES) if options.families == "all" else options.families.split(",")
-    jobs = [(family, options.first + at) for at in range(options.count) for family in families]
+    names = list(FAMILIES) if options.families == "all" else options.families.split(",")
+    jobs = [(family, options.first + at) for at in range(options.count) for family in names]
     load()
     import engine
 

@@ -32,7 +32,9 @@ def of_batch(event: dict) -> set[str]:
         "sits out": event["mode"] == "mixed" and bool(event["running"]),
     }
     if event["mode"] == "decode":
-        told |= {"all right": any(row[2] and row[2] == row[1] - 1 for row in event["rows"]), "some right": any(0 < row[2] < row[1] - 1 for row in event["rows"])}
+        drafts = [(row[2], row[1] - 1) for row in event["rows"]]
+        told["all right"] = any(0 < right == made for right, made in drafts)
+        told["some right"] = any(0 < right < made for right, made in drafts)
     return {name for name, true in told.items() if true}
 
 
