@@ -35,6 +35,7 @@ pub fn unbuilt(line: &Value) -> Option<&'static str> {
         () if s["retraction_policy"] != "length" => Some("retraction by priority"),
         () if !s["max_queued_requests"].is_null() => Some("a bound of the queue"),
         () if list(&line["requests"]).iter().any(|r| leaves_no_room(line, r)) => Some("a prompt that fills the memory"),
+        () if list(&line["events"]).iter().any(|e| e["is"] == "stuck") => Some("a request at which SGLang hangs"),
         () if line["family"] == "refused" => Some("a refused prompt, which SGLang runs as one token"),
         () => None,
     }

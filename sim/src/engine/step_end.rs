@@ -53,8 +53,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             landed = self.pipeline.queue.front().is_some_and(|step| step.runs);
             self.land();
         }
-        // SGLang's loop does not sleep: what ran has just been taken, and the next turn goes on.
-        let goes_on = self.scheduler.rules().sglang.is_some() && landed;
+        // SGLang's loop does not sleep: what ran has just been taken, or the next turn may run what this one may not.
+        let goes_on = self.scheduler.rules().sglang.is_some() && (landed || self.scheduler.spins());
         if !runs && self.has_requests() && !goes_on {
             self.executor.wait_until(self.executor.now() + IDLE);
         }

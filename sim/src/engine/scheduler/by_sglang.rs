@@ -61,6 +61,10 @@ impl Scheduler<'_> {
             r.num_scheduled_tokens = 0;
         }
         self.lose(&sglang);
+        if let Some(id) = sglang.give_up() {
+            self.waiting.change(id, |_| false);
+            self.output.rejected.push(Rejection { id, reason: RejectReason::PromptOverPool, ran: None });
+        }
         self.scratch.place.resize(self.asked.workload().len(), u32::MAX);
         for (at, r) in self.running.iter().enumerate() {
             self.scratch.place[r.id as usize] = at as u32;
@@ -139,6 +143,11 @@ impl Scheduler<'_> {
     /// Whether the engine takes new requests in this turn of its loop. `idle` says that it has nothing to do.
     pub fn receives(&mut self, idle: bool) -> bool {
         self.sglang.as_mut().is_none_or(|sglang| sglang.receives(idle))
+    }
+
+    /// Whether SGLang's loop comes again at once although nothing runs.
+    pub fn spins(&self) -> bool {
+        self.sglang.as_ref().is_some_and(|sglang| sglang.spins())
     }
 
     /// Says that no request is left and nothing is in flight.

@@ -88,8 +88,12 @@ pub struct Sglang {
     began_with: u64,
     /// Decode steps that must come before the next prompts.
     defer: u32,
+    /// Whether the last pass left the prompts out for that.
+    deferred: bool,
     /// Passes of the loop since it looked for new requests, and whether the last one had a batch of prompts.
     passes: u32,
+    /// Whether the last call found that nothing will ever run.
+    hopeless: bool,
     after_prompts: bool,
     events: Events,
 }
@@ -111,7 +115,9 @@ impl Sglang {
             processed: 0,
             began_with: 0,
             defer: 0,
+            deferred: false,
             passes: 0,
+            hopeless: false,
             after_prompts: false,
             events: Events::default(),
             rules,
@@ -140,11 +146,28 @@ impl Sglang {
 
     /// The next batch; `None` if nothing can run now (`get_next_batch_to_run`).
     pub fn next_batch(&mut self, contents: &impl Contents, into: &mut SglangBatch) {
+        let nothing_in_flight = self.in_flight.is_empty();
         into.rows.clear();
         into.extends = self.next(contents, &mut into.rows);
         self.after_prompts = into.extends;
         self.in_flight.clear();
         self.in_flight.extend(into.rows.iter().map(|row| row.id));
+        self.hopeless = nothing_in_flight && into.rows.is_empty() && self.nothing_changes();
+    }
+
+    /// Whether a pass of the loop that found nothing to run will find nothing for ever, unless a request comes.
+    fn nothing_changes(&self) -> bool {
+        self.running.is_empty() && self.chunked.is_none() && !self.deferred && !self.queue.waiting.is_empty()
+    }
+
+    /// Takes out the first waiting request if SGLang would hang: nothing runs, and this request is never admitted.
+    pub fn give_up(&mut self) -> Option<RequestId> {
+        self.hopeless.then(|| self.queue.waiting.remove(0))
+    }
+
+    /// Whether prompts were left out for decode steps, although nothing decodes: the loop comes again at once.
+    pub fn spins(&self) -> bool {
+        self.deferred
     }
 
     /// Fills `rows` with the batch. Returns whether it has prompts.
@@ -194,6 +217,7 @@ impl Sglang {
         }
         let defers = self.defer > 0;
         self.defer -= u32::from(defers);
+        self.deferred = defers;
         defers
     }
 
@@ -415,11 +439,15 @@ impl Sglang {
     /// done, so that the loop spins until it looks.
     pub fn receives(&mut self, idle: bool) -> bool {
         self.passes += 1;
-        let looks = idle || self.after_prompts || self.passes >= self.rules.recv_interval;
-        if looks {
+        let looks = self.after_prompts || self.passes >= self.rules.recv_interval;
+        if idle && !looks {
+            // The passes until it looks find nothing to do.
+            self.idle();
+        }
+        if idle || looks {
             self.passes = 0;
         }
-        looks
+        idle || looks
     }
 
     /// Nothing runs and nothing is in flight: the loop has looked for a batch in vain. If no request is left, admission
