@@ -332,7 +332,8 @@ fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
 /// The key of a policy that is read from an `adaptive_spec.json` of SGLang.
 const SGLANG_JSON: &str = "sglang-json";
 
-/// Fills in what SGLang takes where vLLM has another default: pages of one token, and 48 running requests with a drafter.
+/// Fills in what SGLang takes where vLLM has another default: pages of one token, and 48 running requests with a
+/// drafter.
 fn sglang_defaults(document: &Document, experiment: &mut Experiment) {
     let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
     let engine = &mut experiment.engine;

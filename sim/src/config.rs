@@ -31,7 +31,8 @@ settings! {
     #[serde(default, deny_unknown_fields)]
     pub struct EngineConfig;
 
-    /// The release of vLLM or SGLang whose scheduling rules the engine follows. Several other settings take their default from it.
+    /// The release of vLLM or SGLang whose scheduling rules the engine follows. Several other settings take their
+    /// default from it.
     version: Version = Version::default();
     /// The kind of drafter (vLLM's `method`). Lookahead slots, token budget and model runner depend on it.
     method: DraftMethod = DraftMethod::default();

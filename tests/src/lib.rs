@@ -6,8 +6,8 @@
 //! `FORETOKEN_REQUIRE` names the parts that this machine must have, separated by commas: if a test is skipped for one
 //! of these parts, it fails.
 //!
-//! [`vllm`] and [`sglang`] replay the recorded schedules of these engines, [`stub`] is a server with answers that a test chooses, and
-//! [`cargo`] builds copies of the sources. The whole-system tests are in `tests/`.
+//! [`vllm`] and [`sglang`] replay the recorded schedules of these engines, [`stub`] is a server with answers that a
+//! test chooses, and [`cargo`] builds copies of the sources. The whole-system tests are in `tests/`.
 
 pub mod sglang;
 pub mod stub;

@@ -22,9 +22,9 @@ fn largest_graph(gib: f64, tensor_parallel: u32) -> u32 {
     if tensor_parallel < 4 { few } else { many }
 }
 
-/// The share of a GPU's memory for weights and KV (`--mem-fraction-static`). The rest is for activations, which grow with
-/// the chunk, and for graphs of decode steps; SGLang also leaves some 0.2 GiB for graphs of prompts, which this leaves
-/// out.
+/// The share of a GPU's memory for weights and KV (`--mem-fraction-static`). The rest is for activations, which grow
+/// with the chunk, and for graphs of decode steps; SGLang also leaves some 0.2 GiB for graphs of prompts, which this
+/// leaves out.
 pub fn share(gib: f64, tensor_parallel: u32, chunk: u32) -> f64 {
     let mib = gib * 1024.0;
     let graphs = 2.0 * f64::from(largest_graph(gib, tensor_parallel));

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// (first, last, k): k draft tokens for each request if the batch size is from first to last.
 pub type BatchRange = (i64, i64, i64);
 
-/// The release of vLLM or SGLang whose scheduler is replicated. It decides every rule of the scheduler. Some other settings each
-/// replace one of these rules, if they are set.
+/// The release of vLLM or SGLang whose scheduler is replicated. It decides every rule of the scheduler. Some other
+/// settings each replace one of these rules, if they are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
     /// vLLM's v0 engine as of 0.6.3, which the papers used: a step is either a prefill step or a decode step

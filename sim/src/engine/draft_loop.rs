@@ -13,8 +13,8 @@ use crate::shape;
 
 /// Makes draft tokens at the start of the step that verifies them, at most `max_draft_len` a request: the drafter
 /// proposes draft lengths, the draft passes run, and the drafter selects the draft tokens to verify. `in_parallel` says
-/// whether one pass gives all draft tokens of a request. `batch` is the drafter's view of the requests, `step` has their
-/// state on the device. Afterwards the lengths in `spec.drafts` are final.
+/// whether one pass gives all draft tokens of a request. `batch` is the drafter's view of the requests, `step` has
+/// their state on the device. Afterwards the lengths in `spec.drafts` are final.
 pub(crate) fn draft_at_start<E: Executor, D: Hooks<E> + ?Sized>(
     drafter: &mut D,
     executor: &mut E,

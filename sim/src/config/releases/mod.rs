@@ -1,5 +1,6 @@
-//! The releases of vLLM and SGLang that the engine follows, one file each: the numbers and switches in which they differ. The
-//! scheduler's rules (`engine/scheduler/rules.rs`) and all others ask these switches, and never which release it is.
+//! The releases of vLLM and SGLang that the engine follows, one file each: the numbers and switches in which they
+//! differ. The scheduler's rules (`engine/scheduler/rules.rs`) and all others ask these switches, and never which
+//! release it is.
 
 mod release;
 mod sglang_0_5_23;

@@ -1,7 +1,7 @@
 //! What tokens a sequence has, without the tokens: runs of positions of known contents.
 //!
-//! A trace does not say which tokens a prompt has. It says which prompts begin alike. So a token is named by the content
-//! that it belongs to and by its place in it, and two tokens are equal if both are.
+//! A trace does not say which tokens a prompt has. It says which prompts begin alike. So a token is named by the
+//! content that it belongs to and by its place in it, and two tokens are equal if both are.
 
 /// `len` tokens of a content, from its token `start` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! SGLang's scheduler as of 0.5.23 (`managers/scheduler.py`): a step has prompts, or, if no prompt can begin or go on,
-//! decode requests. `next_batch` decides, `apply` takes what a batch gave. `tests/sglang/` records SGLang's own classes;
-//! the batches here are held against them.
+//! decode requests. `next_batch` decides, `apply` takes what a batch gave. `tests/sglang/` records SGLang's own
+//! classes; the batches here are held against them.
 
 mod adder;
 mod content;

@@ -10,7 +10,7 @@ use crate::workload::RequestId;
 /// Beyond this number of waiting requests their prefixes are not looked up for the order.
 const PREFIX_MATCH_MAX: usize = 128;
 
-/// Each so many scheduling passes the prefixes of waiting requests are marked as used.
+/// In one of this many scheduling passes the prefixes of waiting requests are marked as used.
 const REFRESH_INTERVAL: u64 = 32;
 
 /// A prefix of at most this many tokens counts as short; one of at least this many is worth waiting for.
