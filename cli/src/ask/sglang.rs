@@ -128,9 +128,6 @@ const FLAGS: &[Flag] = &[
 ];
 
 /// The server that SGLang starts with these words.
-///
-/// # Errors
-/// A flag is unknown or wrong, or says what is not simulated.
 pub fn server(line: &Line, words: &[Word], skip_unknown: bool) -> Result<Server> {
     let flags = flags::read(line, words, FLAGS, skip_unknown)?;
     let named = flags.given.iter().rev().find(|g| g.name == "model-path").and_then(|g| g.value.clone());
