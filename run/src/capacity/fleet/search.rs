@@ -51,9 +51,9 @@ impl Search {
         }
     }
 
-    /// Checks that `found` is the fewest number of replicas that carry the load, by trying one replica more. If `found
-    /// + 1` replicas do not carry the load, the search goes on with larger numbers. If `found` is `most`, the largest
-    /// number that may be tried, there is no check.
+    /// Checks that `found` is the fewest number of replicas that carry the load, by trying one replica more. If it does
+    /// not carry the load, the search goes on with larger numbers. If `found` is `most`, the largest number that may be
+    /// tried, there is no check.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
         let is_checked = tried.iter().any(|t| t.replicas == found + 1);
         if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
