@@ -4,6 +4,7 @@ pub mod device;
 #[cfg(test)]
 mod examples;
 pub mod format;
+pub mod results;
 
 use crate::commands;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -49,9 +50,6 @@ macro_rules! commands {
 
         impl Command {
             /// Runs the command that the user named, with its parsed arguments.
-            ///
-            /// # Errors
-            /// The command fails, or the program was built without the feature that the command needs.
             pub fn run(&self) -> Result<()> {
                 match self {
                     $($(Command::$name(args) => commands!(@run $file, args $(, needs $feature)? $(, with $value)?),)+)+

@@ -7,6 +7,9 @@
 //! Another program can register policies of its own and then call [`main`]. That program then has the same commands,
 //! and its policies in addition to the built-in ones.
 
+// A part of the program: CONTRIBUTING.md says which comments it has.
+#![allow(missing_docs)]
+
 // This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages
 // quote names of files, keys and labels.
 #[macro_use(eprintln)]

@@ -26,19 +26,12 @@ const SHIPPED: [(&str, &str); 12] = [
     ("bench-poisson-fixed4", include_str!("../experiments/bench-poisson-fixed4.toml")),
 ];
 
-/// The plan (checked list of runs) of an experiment with the overrides `sets`. `file` is a file or the name of a
-/// shipped experiment.
-///
-/// # Errors
-/// No file and no shipped experiment has this name, or the experiment is wrong.
+/// The plan of an experiment with the overrides `sets`. `file` is a file or the name of a shipped experiment.
 pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
     Plan::of(read_document(file, sets)?, folder(file))
 }
 
-/// The plan (checked list of runs) of the built-in experiment that `foretoken bench` times if the user gives no file.
-///
-/// # Errors
-/// An override is wrong.
+/// The plan of the built-in experiment that `foretoken bench` times if the user gives no file.
 pub fn yardstick(sets: &[String]) -> Result<Plan> {
     Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
 }
@@ -46,18 +39,12 @@ pub fn yardstick(sets: &[String]) -> Result<Plan> {
 /// Reads an experiment and applies the overrides `sets`. `file` is a path or the name of a shipped experiment. If a
 /// file or folder of this name exists in the working directory, it is taken and not the shipped experiment. Keys and
 /// values are not checked yet.
-///
-/// # Errors
-/// No file and no shipped experiment has this name, the file is not TOML, or an override is not `path=value`.
 pub fn read_document(file: &Path, sets: &[String]) -> Result<Document> {
     let ending = if shipped(file).is_some() { ".toml" } else { "" };
     parse_document(&format!("{}{ending}", file.display()), &read(file)?, sets)
 }
 
 /// The text of an experiment. `file` is a file or the name of a shipped experiment.
-///
-/// # Errors
-/// No file and no shipped experiment has this name, or the file cannot be read.
 pub fn read(file: &Path) -> Result<String> {
     if let Some(text) = shipped(file) {
         return Ok(text.to_owned());

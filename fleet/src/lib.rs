@@ -5,7 +5,6 @@
 //! knows: its own counts of the requests that it sent, and the loads that the replicas report. The reports come at an
 //! interval and with a delay ([`Signals`]). [`Fleet`] runs the router and the replicas.
 
-mod due;
 mod fleet;
 mod link;
 mod merged;

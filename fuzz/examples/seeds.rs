@@ -1,7 +1,11 @@
 //! Writes the fuzzing seeds that only Foretoken can write: files of frames (blocks of bytes with checksums), a finished
-//! cell (the run of one policy), a calibrated profile (pass costs fitted to a running server).
+//! cell (the run of one policy), a calibrated profile (pass costs fitted to a running server). They replace what
+//! `fuzz unpack` unpacked; `fuzz pack` puts them into the archives.
 //!
+//!     T="recording tape truth-table cell calibrated-profile"
+//!     fuzz/libfuzzer/fuzz unpack $T
 //!     cargo run --release -p foretoken-fuzz --features live --example seeds
+//!     fuzz/libfuzzer/fuzz pack $T
 
 use foretoken_live::serve::tape::{Head as TapeHead, Tail, TapeEnding, TapeWriter};
 use foretoken_profiler::hardware::LatencySpec;
@@ -21,9 +25,9 @@ use std::sync::atomic::AtomicBool;
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
-/// The path of the seed `name` of a fuzz target. Makes the target's folder.
+/// The path of the unpacked seed `name` of a fuzz target. Makes the target's folder.
 fn seed(target: &str, name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("libfuzzer/kept").join(target).join("seeds");
     std::fs::create_dir_all(&folder).expect("the folder can be made");
     folder.join(name)
 }
@@ -130,7 +134,7 @@ fn tape() -> Done {
 /// The table's contents come from the seed `measured`, which is a header line of JSON followed by the bytes of the
 /// columns.
 fn truth() -> Done {
-    let text = std::fs::read(seed("truth-table", "measured"))?;
+    let text = include_bytes!("../seeds/truth-table/measured");
     let end = text.iter().position(|&b| b == b'\n').ok_or("a line of JSON")?;
     let kind = foretoken_traces::truth::KIND;
     let mut file = foretoken_report::intact::frames::Writer::begin(Vec::new(), kind)?;
@@ -142,9 +146,9 @@ fn truth() -> Done {
 }
 
 fn cell() -> Done {
-    let text = std::fs::read_to_string(seed("experiment", "plain.toml"))?;
+    let text = include_str!("../seeds/experiment/plain.toml");
     let sets = ["workload.requests=3".to_owned(), "seeds=[1]".to_owned(), "output.steps=true".to_owned()];
-    let plan = Plan::of_text("plain.toml", &text, &sets, Path::new("")).map_err(|e| e.in_words())?;
+    let plan = Plan::of_text("plain.toml", text, &sets, Path::new("")).map_err(|e| e.in_words())?;
     let setting = Setting::new(&plan.variants[0], 1).map_err(|e| e.in_words())?;
     let policy = &plan.policies.last().ok_or("a policy")?.spec;
     let played = play(&setting, policy, None, &AtomicBool::new(false)).map_err(|e| e.in_words())?;

@@ -26,8 +26,8 @@ mod truth;
 /// A fuzz target: it gives any bytes to a reader, and panics if a check of the results fails.
 pub type Target = fn(&[u8]);
 
-/// Every fuzz target with its name. A fuzz target's inputs are in the archive `corpus/NAME.tar.gz` and the
-/// folder `seeds/NAME`.
+/// Every fuzz target with its name. A fuzz target's inputs are in the archive `corpus/NAME.tar.gz` (seeds in its folder
+/// `seeds`) and the folder `seeds/NAME`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("experiment", experiment::experiment),
     ("overrides", experiment::overrides),

@@ -5,34 +5,32 @@ use foretoken_fuzz::{TARGETS, Target};
 use std::fs;
 use std::io::Read;
 use std::panic::catch_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tar::{Archive, Entry};
 
-/// The seeds of a fuzz target, with their names: the files of `seeds/TARGET`, sorted by name. Panics if there are none.
-fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
-    let entries = fs::read_dir(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry of the folder").path()).collect();
-    files.sort();
-    assert!(!files.is_empty(), "{} has no input", path.display());
-    files.iter().map(|path| (path.display().to_string(), fs::read(path).expect("a seed"))).collect()
-}
+type Inputs = Vec<(String, Vec<u8>)>;
 
-/// The inputs that libFuzzer found for a fuzz target, with their names: the files of the archive
-/// `corpus/TARGET.tar.gz`. A target that libFuzzer has not run yet has no archive.
-fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(format!("{target}.tar.gz"));
-    let Ok(file) = fs::File::open(&path) else { return Vec::new() };
-    let mut archive = Archive::new(GzDecoder::new(file));
+/// The inputs of a fuzz target with their names: (the seeds, what libFuzzer found). The archive `corpus/TARGET.tar.gz`
+/// has both, the seeds in its folder `seeds`. Seeds that other tests read too are files of `seeds/TARGET`. Panics if
+/// there is no seed.
+fn inputs(target: &str) -> (Inputs, Inputs) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = folder.join("corpus").join(format!("{target}.tar.gz"));
+    let mut archive = fs::File::open(&path).map(|file| Archive::new(GzDecoder::new(file))).ok();
     let read = |entry: std::io::Result<Entry<'_, _>>| {
         let mut entry = entry.expect("an entry of the archive");
         let mut data = Vec::new();
         entry.read_to_end(&mut data).expect("an input");
-        (format!("{}: {}", path.display(), entry.path().expect("a name").display()), data)
+        (entry.path().expect("a name").display().to_string(), data)
     };
-    let all: Vec<_> = archive.entries().expect("an archive").map(read).collect();
-    assert!(!all.is_empty(), "{} has no input", path.display());
-    all
+    let kept: Inputs = archive.iter_mut().flat_map(|a| a.entries().expect("an archive").map(read)).collect();
+    let (mut seeds, found): (Inputs, Inputs) = kept.into_iter().partition(|(name, _)| name.starts_with("seeds/"));
+    let files = fs::read_dir(folder.join("seeds").join(target)).into_iter().flatten();
+    let files = files.map(|file| file.expect("an entry of the folder").path());
+    seeds.extend(files.map(|path| (path.display().to_string(), fs::read(&path).expect("a seed"))));
+    seeds.sort();
+    assert!(!seeds.is_empty(), "{target} has no seed");
+    (seeds, found)
 }
 
 /// Runs a fuzz target on one input. If the target panics, panics with the name of the input.
@@ -43,7 +41,8 @@ fn holds(name: &str, target: Target, data: &[u8], input: &str) {
 #[test]
 fn every_input_runs_through_its_target() {
     for (name, target) in TARGETS {
-        for (input, data) in seeds(name).into_iter().chain(corpus(name)) {
+        let (seeds, found) = inputs(name);
+        for (input, data) in seeds.into_iter().chain(found) {
             holds(name, *target, &data, &input);
         }
     }
@@ -57,7 +56,7 @@ fn long_and_deep_inputs_have_short_errors() {
     const PLACES: usize = 8;
     let long = ["x", "7", "[", "{\"a\":", "a.", "\\u00e9", ",", "\n"].map(|piece| piece.repeat(100_000 / piece.len()));
     for (name, target) in TARGETS {
-        for (input, seed) in seeds(name) {
+        for (input, seed) in inputs(name).0 {
             for place in 0..=PLACES {
                 let (before, behind) = seed.split_at(seed.len() * place / PLACES);
                 for more in &long {

@@ -106,9 +106,6 @@ pub struct Llama<D: Device> {
 
 impl<D: Device> Llama<D> {
     /// Loads a model onto the device. `weights` must be for this `shape`.
-    ///
-    /// # Errors
-    /// There is too little memory; this is checked before any memory is allocated. Or the device fails.
     pub fn load(
         device: &mut D,
         shape: &LlamaShape,
@@ -187,9 +184,6 @@ impl<D: Device> Llama<D> {
     /// Copies keys and values of tokens within the KV pools of all layers. `moves` are pairs of KV slots (from, to),
     /// copied in this order; a slot is a token's place in the KV pool. The copies move the KV of the accepted path of a
     /// draft tree to the path's place in the context.
-    ///
-    /// # Errors
-    /// The device fails.
     pub fn move_kv(&mut self, device: &mut D, moves: &[(u32, u32)]) -> Result<(), D::Error> {
         device.move_kv(&mut self.kv, moves)
     }
@@ -197,12 +191,6 @@ impl<D: Device> Llama<D> {
     /// Runs one forward pass. It writes the keys and values of all tokens of the batch, and computes the logits of the
     /// batch's `logit_rows`.
     ///
-    /// # Errors
-    /// The device fails.
-    ///
-    /// # Panics
-    /// The batch is empty or larger than the limits, or it has a token, a position or a KV block outside of the model's
-    /// ranges.
     pub fn forward(&mut self, device: &mut D, batch: &Batch) -> Result<(), D::Error> {
         self.check(batch);
         device.pass(|device| self.run(device, batch))

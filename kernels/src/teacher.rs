@@ -42,11 +42,6 @@ fn table(i: usize, context: usize) -> Vec<u32> {
 /// If `go_on` returns false, `write` returns `None`. After the last pass `go_on` is called once more, for the last
 /// tokens; its answer to this call is ignored.
 ///
-/// # Errors
-/// The device fails.
-///
-/// # Panics
-/// The model was not loaded with [`limits`] for this number of prompts of this length.
 pub fn write<D: Device>(
     device: &mut D,
     target: &mut Llama<D>,
@@ -98,11 +93,6 @@ pub fn write<D: Device>(
 /// Computes the draft model's predictions at every position of `output`. At each position the draft model sees `prompt`
 /// and all earlier tokens of `output`.
 ///
-/// # Errors
-/// The device fails.
-///
-/// # Panics
-/// The model was not loaded with [`limits`] for a context of this length, or a token lies outside of its vocabulary.
 pub fn judge<D: Device>(
     device: &mut D,
     draft: &mut Llama<D>,

@@ -28,8 +28,7 @@ pub struct PromptsRequest<'a> {
     pub output_len: u32,
 }
 
-/// The prompts with which a truth table (the file that records which draft tokens are right) is recorded. The target
-/// continues each prompt.
+/// The prompts with which a truth table is recorded. The target continues each prompt.
 pub(crate) struct Prompts {
     /// Names of the families (kinds of text) of the prompts. `all` refers to them by index.
     pub(crate) families: Vec<String>,

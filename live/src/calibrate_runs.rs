@@ -1,5 +1,4 @@
-//! Fits a calibrated profile (a file with the costs of passes) to the passes of live runs (`foretoken calibrate` with
-//! folders of live runs).
+//! Fits a calibrated profile to the passes of live runs (`foretoken calibrate` with folders of live runs).
 
 use crate::learned::Learned;
 use crate::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
@@ -28,9 +27,6 @@ struct Run {
 /// Fits a calibrated profile to the live runs in `folders`. If the runs belong to several cells, it also predicts each
 /// run with costs that are fitted only to the runs of the other cells. If one of these predictions is wrong by more
 /// than 10 %, or if there is only one cell, the profile says why its users should distrust it (`distrust`).
-///
-/// # Errors
-/// A folder holds no live runs, a recording is damaged, no run has a step, or costs cannot be fitted to the runs.
 pub fn calibrate(folders: &[PathBuf]) -> Result<LiveCalibration> {
     let (mut runs, mut probes) = (Vec::new(), Vec::new());
     for (nth, folder) in folders.iter().enumerate() {

@@ -5,10 +5,6 @@ use foretoken_kernels::{CudaDevice, doctor};
 use foretoken_profiler::DeviceInfo;
 use foretoken_run::spec::problem::{Exit, Problem, Result};
 
-/// Opens the GPU with number `index`.
-///
-/// # Errors
-/// There is no such GPU. Or the driver is missing, is too old, or fails.
 pub fn open(index: u32) -> Result<Cuda> {
     let missing = |what: String| {
         Problem::new(Exit::NoHardware, format!("cuda:{index} cannot be used: {what}"))

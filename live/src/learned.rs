@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// The cost of draft passes in runs without draft passes: zero.
 const FREE: LatencySpec = LatencySpec::Linear(Coefficients::FREE);
 
-/// The timed passes of live runs (experiments on a device), and the host time between the passes.
+/// The timed passes of live runs, and the host time between the passes.
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
     /// The timed passes of the target in live runs: their shapes and times.
@@ -82,10 +82,6 @@ impl Learned {
     /// Makes a calibrated profile from the passes. `device` is the name of the device that ran them. `probes` are
     /// passes of fixed shapes that show the device's speed during the runs. `fitted_to` are the digests of the runs'
     /// tapes.
-    ///
-    /// # Errors
-    /// There are too few passes, or their shapes are too alike. Then α, γ and δ, the linear costs by which policies
-    /// decide, cannot be fitted.
     pub fn calibrated(
         &self,
         device: String,

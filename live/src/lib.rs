@@ -4,6 +4,9 @@
 //! [`pair`] times their passes, and [`profiling`] chooses the shapes to time. [`record_acceptance`] records which draft
 //! tokens are right.
 
+// A part of the program: CONTRIBUTING.md says which comments it has.
+#![allow(missing_docs)]
+
 // Replaces std's `eprintln!` by a macro that escapes control characters. Messages contain names of files, keys and
 // labels, and control characters in them could otherwise control the terminal.
 #[macro_use(eprintln)]

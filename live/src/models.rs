@@ -13,7 +13,6 @@ pub struct Model {
     pub name: String,
     /// The model's shape: numbers of layers and heads, and widths.
     pub shape: LlamaShape,
-    /// The model's weights.
     pub weights: AnyWeights,
 }
 
@@ -44,10 +43,6 @@ impl Weights for AnyWeights {
 impl Model {
     /// Finds the model `name`. `key` is the setting that gave the name, for error messages. If `random` is a seed, the
     /// model gets random weights in place of its own.
-    ///
-    /// # Errors
-    /// The name is neither a preset nor a folder with a model, the preset has no weights and `random` is `None`, or
-    /// files are damaged.
     pub fn find(key: &str, name: &str, random: Option<u64>) -> Result<Model> {
         let folder = Path::new(name);
         let shape = match preset(name) {

@@ -94,11 +94,6 @@ impl Timer {
     /// passes to time. Fills the pair's KV. Runs each model, to measure whether its passes are short enough to run
     /// before the other model's passes.
     ///
-    /// # Errors
-    /// The device fails.
-    ///
-    /// # Panics
-    /// The pair has no draft model.
     pub fn new<D: Device>(device: &mut D, pair: &mut Pair<D>) -> Result<Timer, D::Error> {
         let longest = pair.capacity().rows;
         let luck = Luck::new(0, Stream::Profile, 7);
@@ -127,9 +122,6 @@ impl Timer {
 
     /// Returns this timer with the target and draft `pair` and the device `device`, ready to time passes. The timer
     /// must have been made for `pair`, and `pair` must be loaded on `device`.
-    ///
-    /// # Panics
-    /// The pair has no draft model.
     pub fn on<'a, D: Device>(&'a mut self, device: &'a mut D, pair: &'a mut Pair<D>) -> PairPasses<'a, D> {
         let (target, draft) = pair.models();
         PairPasses { device, models: [target, draft.expect("a pair that is timed has a draft")], timer: self }

@@ -9,10 +9,6 @@ use foretoken_run::spec::problem::{Exit, Problem, Result};
 
 /// Opens the CPU. `threads` is the number of threads (`None`: one per core). `instructions` are the vector instructions
 /// (`None`: the best that the processor has).
-///
-/// # Errors
-/// There are more threads than cores, the processor does not have the instructions, or the system does not start the
-/// threads.
 pub fn open(threads: Option<usize>, instructions: Option<Instructions>) -> Result<Cpu> {
     let cores = machine::cores() as usize;
     let threads = threads.unwrap_or(cores);

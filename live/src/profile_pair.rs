@@ -35,7 +35,7 @@ pub enum WeightsFrom {
     Checkpoint,
 }
 
-/// Which target and draft to profile (to time their passes), and how.
+/// Which target and draft to profile, and how.
 #[derive(Clone, Copy)]
 pub struct ProfileRequest<'a> {
     /// The names of the target and the draft: each is a preset or a Hugging Face folder.
@@ -57,7 +57,6 @@ pub struct ProfileRequest<'a> {
     /// Seed that decides the order in which pass shapes are measured, and the folds of the cross-validation of the
     /// fits.
     pub seed: u64,
-    /// Path of the profile to write.
     pub output: &'a Path,
     /// Whether to replace a finished profile at the path `output`.
     pub overwrite: bool,
@@ -69,10 +68,6 @@ pub struct ProfileRequest<'a> {
 
 /// Measures a target and a draft, or continues an interrupted measurement. Writes the profile, then removes the side
 /// file, which stored the measurements until the profile was written.
-///
-/// # Errors
-/// The models, the device or the files cannot be used, a pass fails, costs cannot be fitted to the times, or the user
-/// interrupted the measurement.
 pub fn profile(request: &ProfileRequest) -> Result<Profile> {
     output_file::check(request.output, request.overwrite, "profile")?;
     let keys = Pair { target: "--target", draft: "--draft" };

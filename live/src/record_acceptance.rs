@@ -26,8 +26,7 @@ use std::sync::atomic::Ordering;
 /// Most tokens in one pass: of the target over a prompt, or of the draft model over a text whose tokens it predicts.
 const CHUNK: usize = 64;
 
-/// The request to record the acceptance of a target and a draft model in a truth table (the ranks of the target's
-/// tokens among the draft model's guesses).
+/// The request to record the acceptance of a target and a draft model in a truth table.
 #[derive(Clone, Copy)]
 pub struct AcceptanceRequest<'a> {
     /// The names of the target and the draft: each is a preset with weights or a Hugging Face folder.
@@ -46,7 +45,7 @@ pub struct AcceptanceRequest<'a> {
     pub batch: u16,
     /// Path of the truth table to write: the file with the recorded ranks and confidences of the draft model's guesses.
     pub output: &'a Path,
-    /// Whether to replace an existing truth table (the file with the recorded acceptance) at the output path.
+    /// Whether to replace an existing truth table at the output path.
     pub overwrite: bool,
     /// Folder for the figures of the recorded acceptance; `None`: no figures are drawn.
     pub plot: Option<&'a Path>,
@@ -54,13 +53,12 @@ pub struct AcceptanceRequest<'a> {
     pub work: &'a Work,
 }
 
-/// A truth table (which draft tokens would be right) that was recorded and written to a file.
+/// A truth table that was recorded and written to a file.
 pub struct Recorded {
     /// The truth table: for each output position, the rank of the target's token among the draft model's guesses, and
     /// the draft model's confidence in its first guess.
     pub table: TruthTable,
-    /// Computed from the truth table: acceptance rates by depth (a draft token's place after the last verified token),
-    /// and the calibration of the draft model's confidence.
+    /// Computed from the truth table: acceptance rates by depth, and the calibration of the draft model's confidence.
     pub summary: TruthSummary,
     /// Size of the truth table's file in bytes.
     pub bytes: usize,
@@ -68,10 +66,6 @@ pub struct Recorded {
 
 /// Records the truth table of a target and a draft model: which tokens of the target's texts the draft model predicts.
 /// Writes the table to a file. If the request gives a folder for figures, draws the figures there.
-///
-/// # Errors
-/// The models, their tokenizers, the prompts, the device or the files cannot be used, a pass fails, or the user
-/// interrupted the recording.
 pub fn record(request: &AcceptanceRequest) -> Result<Recorded> {
     output_file::check(request.output, request.overwrite, "table")?;
     let keys = Pair { target: "--target", draft: "--draft" };
@@ -162,8 +156,7 @@ fn speculation_profile(table: &TruthTable, summary: &TruthSummary) -> Option<Spe
     })
 }
 
-/// The data of the figures of a truth table: acceptance by depth (a draft token's place after the last verified token),
-/// and calibration of the draft model's confidence.
+/// The data of the figures of a truth table: acceptance by depth, and calibration of the draft model's confidence.
 fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     let header = &table.header;
     let all = &summary.families[0];
@@ -180,7 +173,7 @@ fn figure_data(table: &TruthTable, summary: &TruthSummary) -> Accepted {
     }
 }
 
-/// The inputs of recording a truth table (which draft tokens would be right).
+/// The inputs of recording a truth table.
 struct Recording<'a> {
     request: &'a AcceptanceRequest<'a>,
     models: &'a Pair<Model>,

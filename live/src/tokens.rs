@@ -18,9 +18,6 @@ impl Tokens {
     /// Finds the tokenizer of `model`. The result is [`Tokens::Bytes`] if the model has no `tokenizer.json`, or if its
     /// `tokenizer.json` maps each byte to a token with the byte's value. `key` is the setting that names the model, for
     /// error messages.
-    ///
-    /// # Errors
-    /// The model's `tokenizer.json` cannot be read.
     pub fn of(key: &str, model: &Model) -> Result<Tokens> {
         let file = Path::new(&model.name).join("tokenizer.json");
         if !has_folder(model) || !file.exists() {
@@ -32,9 +29,6 @@ impl Tokens {
     }
 
     /// Returns the tokens of `text`, including the special tokens that the tokenizer adds (such as a start token).
-    ///
-    /// # Errors
-    /// The tokenizer fails; the text is its error.
     pub fn encode(&self, text: &str) -> std::result::Result<Vec<u32>, String> {
         match self {
             Tokens::Bytes => Ok(text.bytes().map(u32::from).collect()),
@@ -68,9 +62,6 @@ fn has_folder(model: &Model) -> bool {
 
 /// The tokens that end a text: `eos_token_id` in the model's `generation_config.json`, else in its `config.json`. Empty
 /// if neither file has this key, if the model is a preset, or if its weights are random.
-///
-/// # Errors
-/// The model's configuration is damaged.
 pub fn end_of_text(key: &str, model: &Model) -> Result<Vec<u32>> {
     for name in ["generation_config.json", "config.json"] {
         let file = Path::new(&model.name).join(name);

@@ -49,9 +49,9 @@ impl Timed {
         1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
     }
 
-    /// Relative difference between two measurements of the shape. The shape's visits (each a few timed passes) are
-    /// divided into a first and a second half. The result is the difference between the medians of the two halves,
-    /// divided by the mean of these medians. `None` with fewer than two visits.
+    /// Relative difference between two measurements of the shape. The shape's visits are divided into a first and a
+    /// second half. The result is the difference between the medians of the two halves, divided by the mean of these
+    /// medians. `None` with fewer than two visits.
     pub fn repeatability(&self) -> Option<f64> {
         let (first, second) = self.visits.split_at(self.visits.len() / 2);
         if first.is_empty() {
@@ -82,8 +82,8 @@ pub const FOLDS: u8 = 5;
 
 /// Gives each shape its cross-validation fold. The shapes of fold 0 are used in every fit, so that no fit has to
 /// extrapolate. They are the shapes with the most new tokens, context tokens or query-key pairs, and each shape whose
-/// number of tokens no other shape has. `seed` distributes the remaining shapes of each region (a group of passes whose
-/// errors are reported together) evenly over the folds 1 to [`FOLDS`].
+/// number of tokens no other shape has. `seed` distributes the remaining shapes of each region evenly over the folds 1
+/// to [`FOLDS`].
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
     let mut folds = vec![0; shapes.len()];
@@ -96,9 +96,8 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
         own.sort_by_key(|&i| luck.bits(i as u64));
         let mut sizes = [0; FOLDS as usize];
         for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
-            // This shape is predicted by the fit that leaves out the shape's fold (part of the cross-validation).
-            // Another shape with the same number of tokens must be in a different fold, so that this fit uses the other
-            // shape.
+            // This shape is predicted by the fit that leaves out the shape's fold. Another shape with the same number
+            // of tokens must be in a different fold, so that this fit uses the other shape.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
             let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
@@ -113,14 +112,10 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
 }
 
 /// Fits the costs of one model's passes (α, γ, δ and a table), and measures the errors of the fits. The returned fits
-/// use all shapes. The error on a shape comes from a fit without the shape's fold (part of the cross-validation).
-/// `reads` says how α counts the context of a pass: once per request, or once per new token. The fitted table of pass
-/// times counts context once per request; its other inputs are new tokens and query-key pairs. `borders` are captured
-/// CUDA-graph sizes, after which pass times jump.
-///
-/// # Errors
-/// There are too few decode and verify shapes, or they cannot separate the effects of α, γ and δ. Or the fit by
-/// ordinary least squares or the fit of the table fails.
+/// use all shapes. The error on a shape comes from a fit without the shape's fold. `reads` says how α counts the
+/// context of a pass: once per request, or once per new token. The fitted table of pass times counts context once per
+/// request; its other inputs are new tokens and query-key pairs. `borders` are captured CUDA-graph sizes, after which
+/// pass times jump.
 pub fn assess(
     role: Role,
     model: ModelInfo,
@@ -141,8 +136,8 @@ pub fn assess(
     let table = fit_table(&passes(0), borders);
     let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
     for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
-        // The shapes outside of this fold (part of the cross-validation) may be too few for a linear fit. Then the
-        // fold's shapes give no held-out errors.
+        // The shapes outside of this fold may be too few for a linear fit. Then the fold's shapes give no held-out
+        // errors.
         let Ok(line) = fit_linear(&served(&measured, fold, reads)).map(|fit| fit.coefficients()) else { continue };
         let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
         for m in measured.iter().filter(|m| m.fold == fold) {

@@ -1,6 +1,6 @@
 //! The file of a calibrated profile. It has the costs of passes of a target and a draft model, fitted to the steps of
-//! an observed server or to the passes of live runs (runs of real models). A measured profile, in contrast, is fitted
-//! to passes that were timed one by one.
+//! an observed server or to the passes of live runs. A measured profile, in contrast, is fitted to passes that were
+//! timed one by one.
 
 use crate::hardware::LatencySpec;
 use crate::profile::Range;
@@ -9,8 +9,7 @@ use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw};
 use serde::{Deserialize, Serialize};
 
-/// The version of the format of calibrated profiles (pass costs fitted to a running server). Only this version is
-/// written and read.
+/// The version of the format of calibrated profiles. Only this version is written and read.
 pub const CALIBRATED_VERSION: u32 = 1;
 
 /// A calibrated profile: pass costs that were fitted to the steps of an observed server or to the passes of live runs.
@@ -68,7 +67,6 @@ pub struct Calibrated {
 pub struct ProbedPass {
     /// The model (target or draft) that runs the pass.
     pub role: Role,
-    /// The shape of the pass.
     pub shape: Shape,
     /// Mean time of the pass over the runs in which it was timed, seconds.
     pub seconds: f64,
@@ -108,8 +106,7 @@ const HEAD: &str = "\
 ";
 
 impl Calibrated {
-    /// True if the TOML table `table` is a calibrated profile (fitted to a running server) and not a measured profile
-    /// (fitted to passes that were timed one by one).
+    /// True if the TOML table `table` is a calibrated profile and not a measured profile.
     pub fn is_one(table: &toml::Table) -> bool {
         table.contains_key("calibrated_version")
     }
@@ -120,11 +117,8 @@ impl Calibrated {
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))
     }
 
-    /// Checks the version of the format, the costs of both models (`cost` and `belief`), the times of the probed passes
-    /// (passes of fixed shapes that show the machine's speed), the host times and the noise.
-    ///
-    /// # Errors
-    /// A key is wrong. The error is (the first wrong key, what is wrong with its value).
+    /// Checks the version of the format, the costs of both models (`cost` and `belief`), the times of the probed
+    /// passes, the host times and the noise.
     pub fn check(&self) -> Result<(), (String, String)> {
         if self.calibrated_version != CALIBRATED_VERSION {
             let why =

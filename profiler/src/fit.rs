@@ -83,10 +83,6 @@ pub(crate) const SINGULAR: f64 = 1e6;
 
 /// Fits α, γ, δ to the samples. A negative coefficient is set to 0, the other coefficients stay as they are, and the
 /// fit is not trusted.
-///
-/// # Errors
-/// There are fewer than 4 samples. A value of a sample is negative or not finite, or its time is 0. The shapes cannot
-/// separate the effects of the three coefficients. The least-squares solver fails.
 pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));

@@ -10,9 +10,6 @@ use nalgebra::{DMatrix, DVector};
 /// Fits α, γ, δ ≥ 0 by least squares on relative errors: every equation is divided by its measured time (see
 /// [`crate::fit`]). The standard errors come from a least-squares fit of only those coefficients that are above 0. A
 /// coefficient of 0 has the standard error 0.
-///
-/// # Errors
-/// There are fewer than 4 samples, or the shapes cannot separate the effects of the terms.
 pub fn fit_linear(samples: &[Sample]) -> Result<LinearFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
@@ -56,9 +53,6 @@ fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64
 
 /// Fits α, γ, δ by ordinary least squares on seconds. The coefficients may be negative. The fit also gives standard
 /// errors and p-values.
-///
-/// # Errors
-/// There are fewer than 4 samples, or the solver fails.
 pub fn fit_ols(samples: &[Sample]) -> Result<OlsFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));

@@ -19,13 +19,10 @@ pub trait Passes {
 
     /// Runs one pass of the model `role`, with the work that a server does on the host for this pass. Returns the time
     /// of the pass and the host work together.
-    ///
-    /// # Errors
-    /// The device fails.
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
 
-    /// Number of warm-up passes of a shape, after which each further pass takes the same time. A visit (a few passes of
-    /// one shape in a row) does not time these first passes.
+    /// Number of warm-up passes of a shape, after which each further pass takes the same time. A visit does not time
+    /// these first passes.
     fn warm_up_passes(&self) -> u32 {
         1
     }
@@ -44,7 +41,7 @@ pub struct Stop {
     pub anchor: bool,
 }
 
-/// A finished visit (a few passes of one shape in a row), with the times of its timed passes.
+/// A finished visit, with the times of its timed passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visit {
@@ -54,7 +51,7 @@ pub struct Visit {
     pub seconds: Vec<f64>,
 }
 
-/// The time that a measurement may spend on one visit (a few passes of one shape in a row) and on all visits.
+/// The time that a measurement may spend on one visit and on all visits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// A visit ends when its timed passes together took this time. But it has at least `least` and at most `most` timed
@@ -65,14 +62,13 @@ pub struct Effort {
     /// Most timed passes of a visit.
     pub most: u32,
     /// When the timed passes of all visits together took this time, the measurement ends at the end of the present
-    /// round (one visit of each shape). The number of rounds stays within [`ROUNDS`].
+    /// round. The number of rounds stays within [`ROUNDS`].
     pub all: Duration,
 }
 
-/// The usual number of visits (a few passes in a row) of each shape. The passes of a shape are spread over several
-/// visits, so that a machine that is slow for some seconds affects few of them. If passes are long, shapes get fewer
-/// visits. If time is left, shapes get more visits, so that the visits see all speeds of a machine whose speed changes
-/// over a minute.
+/// The usual number of visits of each shape. The passes of a shape are spread over several visits, so that a machine
+/// that is slow for some seconds affects few of them. If passes are long, shapes get fewer visits. If time is left,
+/// shapes get more visits, so that the visits see all speeds of a machine whose speed changes over a minute.
 const USUAL_ROUNDS: usize = 6;
 /// (fewest, most) rounds of a measurement. In a round, a few passes of each shape are timed.
 pub const ROUNDS: (usize, usize) = (2, 60);
@@ -83,10 +79,10 @@ const ANCHOR_EVERY: usize = 10;
 /// caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// Returns the order of all visits (each a few passes of one shape): `ROUNDS.1` rounds over the shapes of both models.
-/// The seed shuffles each round. The anchor of each model, a shape that shows changes of the machine's speed, is
-/// visited before the visits 0, 10, 20 and so on of a round. A model's anchor is its first decode shape, or its first
-/// shape if it has no decode shape. Equal shapes and seeds give equal orders.
+/// Returns the order of all visits: `ROUNDS.1` rounds over the shapes of both models. The seed shuffles each round. The
+/// anchor of each model, a shape that shows changes of the machine's speed, is visited before the visits 0, 10, 20 and
+/// so on of a round. A model's anchor is its first decode shape, or its first shape if it has no decode shape. Equal
+/// shapes and seeds give equal orders.
 pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
     let of_each = Role::EACH.zip(shapes);
     let stops_of = |(role, shapes): (Role, &[Shape])| {
@@ -114,16 +110,16 @@ pub fn schedule(shapes: Pair<&[Shape]>, seed: u64) -> Vec<Stop> {
 }
 
 impl Effort {
-    /// Divides the time budget `budget` among the visits (each a few passes of one shape), so that the usual number of
-    /// rounds over all shapes fits into it. `scheduled` is the number of visits in the whole schedule.
+    /// Divides the time budget `budget` among the visits, so that the usual number of rounds over all shapes fits into
+    /// it. `scheduled` is the number of visits in the whole schedule.
     pub fn within(budget: Duration, scheduled: usize) -> Effort {
         let visits = (scheduled / ROUNDS.1 * USUAL_ROUNDS).max(1);
         let all = budget.mul_f64(TIMED_SHARE);
         Effort { visit: all / visits as u32, least: 2, most: 8, all }
     }
 
-    /// Estimates how many visits (each a few passes of one shape) the measurement will make, in whole rounds. The
-    /// timed passes of the first `done` visits took `timed_s` seconds. The schedule has `scheduled` visits.
+    /// Estimates how many visits the measurement will make, in whole rounds. The timed passes of the first `done`
+    /// visits took `timed_s` seconds. The schedule has `scheduled` visits.
     fn expected(&self, done: usize, timed_s: f64, scheduled: usize) -> usize {
         let round = scheduled / ROUNDS.1;
         let needed = (done as f64 * self.all.as_secs_f64() / timed_s.max(1e-9)).ceil() as usize;
@@ -137,12 +133,12 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     /// The device failed to run a pass.
     #[error("the {} pass of {} requests × {} new tokens at context {} failed: {cause}", stop.role.name(), stop.shape.requests, stop.shape.new, stop.shape.context)]
     Pass {
-        /// The planned visit (a few passes of one shape) in which the pass failed.
+        /// The planned visit in which the pass failed.
         stop: Stop,
         /// The error of the device.
         cause: E,
     },
-    /// The caller's function `keep`, which stores the times of visits (a few passes of one shape), returned an error.
+    /// The caller's function `keep`, which stores the times of visits, returned an error.
     #[error("a visit could not be stored")]
     Keep(K),
     /// The caller set the interrupt flag.
@@ -153,20 +149,17 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
 /// The condition on which a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Until {
-    /// The measurement ends with the round (one visit of each shape) in which the time [`Effort::all`] is spent.
+    /// The measurement ends with the round in which the time [`Effort::all`] is spent.
     Spent,
-    /// The measurement ends after this share (0 to 1) of the estimated number of visits (a few passes of one shape
-    /// each), but never before each shape was visited once, so that a fit is possible.
+    /// The measurement ends after this share (0 to 1) of the estimated number of visits, but never before each shape
+    /// was visited once, so that a fit is possible.
     Share(f64),
 }
 
-/// Makes those visits (a few timed passes of one shape each) of `stops` that are not in `done`, and adds them to
-/// `done`, until the condition `until` holds. `done` must be a prefix of `stops`. After each visit, the function calls
-/// `keep` with the visit's number (from 0), the estimated number of all visits, and the visit. If `interrupt` is set,
-/// the function returns an error before the next visit.
-///
-/// # Errors
-/// See [`MeasureError`]. Visits for which `keep` was called remain valid.
+/// Makes those visits of `stops` that are not in `done`, and adds them to `done`, until the condition `until` holds.
+/// `done` must be a prefix of `stops`. After each visit, the function calls `keep` with the visit's number (from 0),
+/// the estimated number of all visits, and the visit. If `interrupt` is set, the function returns an error before the
+/// next visit.
 pub fn measure<P: Passes + ?Sized, K>(
     passes: &mut P,
     stops: &[Stop],

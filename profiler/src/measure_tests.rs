@@ -91,7 +91,7 @@ fn an_interrupted_measurement_continues_with_the_same_result() {
 }
 
 /// A measurement is made in twenty slices; each slice continues where the slice before ended. It makes the same visits
-/// (a few timed passes of one shape each) as an uninterrupted measurement.
+/// as an uninterrupted measurement.
 #[test]
 fn a_measurement_in_slices_equals_an_uninterrupted_one() {
     let stops = stops(3);
@@ -104,8 +104,8 @@ fn a_measurement_in_slices_equals_an_uninterrupted_one() {
         let kept = |_, _, _: &Visit| Ok::<_, Infallible>(());
         let never = AtomicBool::new(false);
         measure(&mut steady, &stops, (effort(&stops), until), &mut sliced, &never, kept).unwrap();
-        // The estimate of the number of all visits (a few timed passes of one shape each) becomes better with time. A
-        // slice that should end at 3/20 of all visits, say, may therefore end too early or too late.
+        // The estimate of the number of all visits becomes better with time. A slice that should end at 3/20 of all
+        // visits, say, may therefore end too early or too late.
         let share = sliced.len() as f64 / whole.len() as f64;
         assert!(
             sliced.len() >= round && (slice < 5 || (share - f64::from(slice) / 20.0).abs() < 0.1),
@@ -128,8 +128,7 @@ fn cheap_shapes_get_more_samples_and_none_gets_too_few() {
     }
     let samples = |of: fn(&&Visit) -> bool| visits.iter().filter(of).map(|v| v.seconds.len()).min().unwrap();
     assert!(samples(|v| v.stop.role == Role::Draft && v.stop.anchor) > samples(|v| v.stop.shape.batched() >= 256));
-    // The measurement makes only whole rounds (one visit of each shape). The time budget is spent during the last
-    // round.
+    // The measurement makes only whole rounds. The time budget is spent during the last round.
     let rounds = visits.len() * ROUNDS.1 / stops.len();
     assert!((ROUNDS.0..ROUNDS.1).contains(&rounds), "{rounds} rounds");
     assert!(collect(&visits, Role::Target).iter().all(|t| t.visits.len() == rounds));

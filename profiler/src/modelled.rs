@@ -13,10 +13,6 @@ const CONTEXT: [u64; 6] = [0, 512, 2048, 8192, 32_768, 131_072];
 
 /// Fits α, γ, δ to the latency model `truth` over a grid of decode and verification passes. If the latency model is
 /// linear, its coefficients are recovered to 1e-9 (relative). If all passes take no time, the coefficients are 0.
-///
-/// # Errors
-/// Some passes take no time, and the other passes are fewer than 4 or cannot separate the coefficients. A time is not
-/// finite. The least-squares solver fails.
 pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
     let mut samples = Vec::new();
     for batched in BATCHED {

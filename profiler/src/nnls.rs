@@ -4,9 +4,6 @@
 use nalgebra::{DMatrix, DVector};
 
 /// Returns the vector `x ≥ 0` that minimises `|A·x − b|`. If a column of `A` has only zeros, its coefficient is 0.
-///
-/// # Panics
-/// The length of `b` is not the number of rows of `a`.
 pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     assert_eq!(a.nrows(), b.len(), "one number a row");
     // Columns are scaled to unit length, so that one tolerance suits all columns.

@@ -1,7 +1,6 @@
 //! The side file that stores an unfinished measurement as frames; a frame has a checksum and JSON. The first frame is
-//! the setup (the settings of the measurement). Each finished visit (a few timed passes of one shape) is appended as a
-//! frame. After Ctrl-C or a kill, at most the last frame is incomplete. If the frame of a visit is damaged, this visit
-//! and all later visits are measured again.
+//! the setup. Each finished visit is appended as a frame. After Ctrl-C or a kill, at most the last frame is incomplete.
+//! If the frame of a visit is damaged, this visit and all later visits are measured again.
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
@@ -12,23 +11,20 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKMEAS", version: b'1' };
 
-/// An open side file, which stores an unfinished measurement. Finished visits (a few timed passes of one shape each)
-/// are appended to it.
+/// An open side file, which stores an unfinished measurement. Finished visits are appended to it.
 #[derive(Debug)]
 pub struct Partial {
     file: Writer<File>,
     path: PathBuf,
 }
 
-/// The finished visits (a few timed passes of one shape each) that [`Partial::open`] read from the side file of an
-/// unfinished measurement.
+/// The finished visits that [`Partial::open`] read from the side file of an unfinished measurement.
 #[derive(Debug, Default)]
 pub struct SavedVisits {
-    /// The undamaged visits (a few timed passes of one shape each) that the file of an unfinished measurement stores,
-    /// in the order in which they were planned.
+    /// The undamaged visits that the file of an unfinished measurement stores, in the order in which they were planned.
     pub visits: Vec<Visit>,
-    /// Why visits (a few timed passes of one shape each) were dropped and will be measured again; `None` if the whole
-    /// file is undamaged. A file that ends in the middle of a visit, as after a kill, is not damaged.
+    /// Why visits were dropped and will be measured again; `None` if the whole file is undamaged. A file that ends in
+    /// the middle of a visit, as after a kill, is not damaged.
     pub dropped: Option<String>,
 }
 
@@ -57,12 +53,12 @@ pub enum PartialError {
         /// The settings that differ, one text each.
         differences: Vec<String>,
     },
-    /// The header or the setup (the settings) in the file of an unfinished measurement cannot be read.
+    /// The header or the setup in the file of an unfinished measurement cannot be read.
     #[error("{} cannot be continued: {why}", path.display())]
     Unreadable {
         /// Path of the file of the unfinished measurement.
         path: PathBuf,
-        /// What is wrong with the header or the setup (the settings) in the file.
+        /// What is wrong with the header or the setup in the file.
         why: String,
     },
 }
@@ -76,13 +72,9 @@ impl Partial {
         out.with_file_name(name)
     }
 
-    /// Opens the file of an unfinished measurement at `path`, or begins a new one. Returns the file and its visits (a
-    /// few timed passes of one shape each). A file that ends within its setup (the settings) counts as new. The file is
-    /// cut off before the first visit that is damaged or that is not the next planned visit of `setup`. The visits from
-    /// this one on are measured again.
-    ///
-    /// # Errors
-    /// See [`PartialError`].
+    /// Opens the file of an unfinished measurement at `path`, or begins a new one. Returns the file and its visits. A
+    /// file that ends within its setup counts as new. The file is cut off before the first visit that is damaged or
+    /// that is not the next planned visit of `setup`. The visits from this one on are measured again.
     pub fn open(path: &Path, setup: &Setup) -> Result<(Partial, SavedVisits), PartialError> {
         let failed = |cause| PartialError::Io { path: path.to_owned(), cause };
         let unreadable = |e: FrameError| match e {
@@ -140,10 +132,7 @@ impl Partial {
         Ok((Partial { file: Writer::go_on(file, whole), path: path.to_owned() }, saved))
     }
 
-    /// Appends a finished visit (a few timed passes of one shape) to the file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Appends a finished visit to the file.
     pub fn keep(&mut self, visit: &Visit) -> Result<(), PartialError> {
         self.file.frame(&json(visit)).map_err(|cause| PartialError::Io { path: self.path.clone(), cause })
     }
@@ -153,8 +142,8 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data always serialises")
 }
 
-/// Parses a finished visit (a few timed passes of one shape). `None` if the visit does not belong to the planned visit
-/// `stop`, has no times, or has a time that is not above 0.
+/// Parses a finished visit. `None` if the visit does not belong to the planned visit `stop`, has no times, or has a
+/// time that is not above 0.
 fn visit(body: &[u8], stop: &Stop) -> Option<Visit> {
     let visit: Visit = serde_json::from_slice(body).ok()?;
     let good = visit.stop == *stop && !visit.seconds.is_empty() && visit.seconds.iter().all(|&s| s > 0.0);
@@ -191,8 +180,8 @@ mod tests {
         assert_eq!(saved.visits, all[..6]);
     }
 
-    /// One bit of the file is flipped. If the bit is in the setup (the settings), the file cannot be used. If it is in
-    /// a visit (a few timed passes of one shape), this visit and all later visits are dropped, with a reason.
+    /// One bit of the file is flipped. If the bit is in the setup, the file cannot be used. If it is in a visit, this
+    /// visit and all later visits are dropped, with a reason.
     #[test]
     fn damaged_frames_are_never_used() {
         let dir = tempfile::tempdir().unwrap();

@@ -24,7 +24,6 @@ const ALIKE: f64 = 1.15;
 pub struct ServedPass {
     /// The shape of the pass, with context counted once per request.
     pub shape: PassShape,
-    /// Number of requests in the pass.
     pub requests: u64,
     /// True if the pass had a prefill chunk.
     pub prompts: bool,
@@ -86,10 +85,6 @@ impl Served {
 
     /// Fits the linear cost α·context + γ·tokens + δ, by which policies decide, to the groups of passes without prefill
     /// chunks. A group holds passes of nearly equal shapes.
-    ///
-    /// # Errors
-    /// There are fewer than 4 groups of passes without prefill chunks, or these groups cannot separate the effects of
-    /// the terms.
     pub fn line(&self) -> Result<Coefficients, FitError> {
         let sample =
             |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };

@@ -1,6 +1,6 @@
-//! The settings of a measurement for a profile. They decide the planned visits (a few timed passes of one shape). If a
-//! measurement is resumed, its settings are compared with the settings at its beginning. The profile is made from the
-//! settings and the finished visits.
+//! The settings of a measurement for a profile. They decide the planned visits. If a measurement is resumed, its
+//! settings are compared with the settings at its beginning. The profile is made from the settings and the finished
+//! visits.
 
 use crate::assess::{assess, context_reads, failures};
 use crate::busy::Busy;
@@ -12,8 +12,7 @@ use foretoken_sim::{ContextReads, Pair};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The settings of a measurement for a profile. The same settings give the same visits (a few timed passes of one
-/// shape) in the same order.
+/// The settings of a measurement for a profile. The same settings give the same visits in the same order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -33,8 +32,7 @@ pub struct Setup {
     pub density: Density,
     /// Time budget for the whole measurement, seconds. The measurement may take longer if passes are long.
     pub budget_s: f64,
-    /// Seed that decides the order in which shapes are measured, and the fold (part of the cross-validation) of each
-    /// shape.
+    /// Seed that decides the order in which shapes are measured, and the fold of each shape.
     pub seed: u64,
 }
 
@@ -50,7 +48,7 @@ const DISTURBED: f64 = 0.10;
 const STOLEN: f64 = 0.02;
 
 impl Setup {
-    /// Returns the planned visits (a few timed passes of one shape each), in order.
+    /// Returns the planned visits, in order.
     pub fn stops(&self) -> Vec<Stop> {
         let shapes = Role::EACH.zip(self.rooms()).map(|(role, room)| grid(role, room, self.density));
         schedule(shapes.as_ref().map(Vec::as_slice), self.seed)
@@ -61,8 +59,7 @@ impl Setup {
         Pair { target: &self.target_room, draft: &self.draft_room }
     }
 
-    /// Returns the time that one visit (a few timed passes of one shape) and all visits together may take, computed
-    /// from the time budget.
+    /// Returns the time that one visit and all visits together may take, computed from the time budget.
     pub fn effort(&self) -> Effort {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
@@ -84,9 +81,6 @@ impl Setup {
     /// Makes the profile with its warnings from the finished visits `visits` (a few timed passes of one shape each).
     /// `wall` is the time that the visits took together. `busy` has the shares of CPU time that other processes and
     /// virtual machines used. `measured_at` is the end of the measurement (RFC 3339, UTC).
-    ///
-    /// # Errors
-    /// The errors of [`assess`].
     pub fn profile(
         &self,
         visits: &[Visit],

@@ -84,10 +84,10 @@ pub enum Region {
 }
 
 impl Region {
-    /// All regions (groups of passes whose errors are reported together), in the order in which reports list them.
+    /// All regions, in the order in which reports list them.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
-    /// Returns the region (group of passes) of a pass of the kind `kind` with `batched` new tokens.
+    /// Returns the region of a pass of the kind `kind` with `batched` new tokens.
     pub fn of_pass(kind: Kind, batched: u64) -> Region {
         match kind {
             Kind::Prefill => Region::Prefill,
@@ -97,7 +97,7 @@ impl Region {
         }
     }
 
-    /// Returns the name of this region (group of passes) in files and messages.
+    /// Returns the name of this region in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Region::Decode => "decode",
@@ -119,7 +119,7 @@ impl Shape {
         u64::from(self.requests) * u64::from(self.context + self.new)
     }
 
-    /// Returns the region (group of passes whose errors are reported together) to which the shape belongs.
+    /// Returns the region to which the shape belongs.
     pub fn region(&self) -> Region {
         Region::of_pass(self.kind, self.batched())
     }

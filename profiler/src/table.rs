@@ -44,9 +44,6 @@ impl Bends {
 /// Fits a table to `passes`, each given as (shape, seconds). `borders` are captured CUDA-graph sizes, to which passes
 /// are padded. The time jumps after each border, so the measured sizes just before and after a border are points of the
 /// table.
-///
-/// # Panics
-/// There is no pass.
 pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
     fit(passes, borders, nnls)
 }

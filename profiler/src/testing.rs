@@ -1,5 +1,4 @@
-//! Test machines with known pass costs, and profiles and visits (timed passes of one shape) that are computed from
-//! these costs.
+//! Test machines with known pass costs, and profiles and visits that are computed from these costs.
 
 use crate::assess::Timed;
 use crate::measure::Visit;
@@ -62,8 +61,8 @@ pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// Returns all planned visits (timed passes of one shape) of a measurement on a test machine, with five passes each. A
-/// pass takes the time `cost`, with relative noise of up to ±`noise`.
+/// Returns all planned visits of a measurement on a test machine, with five passes each. A pass takes the time `cost`,
+/// with relative noise of up to ±`noise`.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
     let visit = |(i, stop): (usize, crate::measure::Stop)| {

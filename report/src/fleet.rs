@@ -43,7 +43,7 @@ impl FleetEntry {
         self.pools.get(replica).copied().unwrap_or("replica")
     }
 
-    /// The pools of the fleet (a pool has the replicas of one role), in the order of their first replicas.
+    /// The pools of the fleet, in the order of their first replicas.
     pub fn each_pool(&self) -> Vec<&'static str> {
         let mut pools: Vec<&'static str> = Vec::new();
         for pool in &self.pools {

@@ -49,7 +49,6 @@ impl Mark {
         Mark::SeesHiddenTruth,
     ];
 
-    /// The sign beside the marked number.
     pub fn sign(self) -> &'static str {
         match self {
             Mark::Overloaded | Mark::SpeedupOverOverload | Mark::BoundOfOverload => "!",

@@ -59,7 +59,6 @@ impl fmt::Display for Source {
 pub struct Swept {
     /// The setting's path in the experiment, such as `workload.transform[0].rate-scale`.
     pub path: String,
-    /// The swept value as text.
     pub value: String,
     /// The swept value as a number; `None` if it is not a number or not finite.
     pub number: Option<f64>,

@@ -23,6 +23,11 @@ pub fn fixed(value: f64, decimals: usize) -> String {
     }
 }
 
+/// A share in percent with one decimal, such as `3.1 %`. A positive share has no sign.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
 /// A share in percent with one decimal and always a sign, such as `+3.1 %`. If it is rounded to zero, it is `+0.0 %`.
 pub fn signed_percent(share: f64) -> String {
     let text = format!("{:+.1} %", 100.0 * share);

@@ -35,9 +35,6 @@ pub struct Staged {
 
 impl Staged {
     /// Starts writing the file that gets the path `path` when it is complete. The folder must exist.
-    ///
-    /// # Errors
-    /// The folder is missing or not writable.
     pub fn create(path: &Path) -> Result<Staged, ReportError> {
         let buffered = |file| Some(BufWriter::with_capacity(1 << 18, file));
         let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -61,28 +58,18 @@ impl Staged {
 
     /// Passes all bytes written so far to the operating system. Returns the path at which they can be read while the
     /// file is not complete.
-    ///
-    /// # Errors
-    /// The bytes cannot be written (disk full).
     pub fn readable(&mut self) -> io::Result<&Path> {
         self.flush()?;
         Ok(self.partial.as_ref().unwrap_or(&self.path))
     }
 
     /// Gives the complete file its final name, in place of any earlier file.
-    ///
-    /// # Errors
-    /// The last bytes cannot be written (disk full), or the file cannot be renamed. Then the partial file is removed,
-    /// and an earlier file stays.
     pub fn commit(mut self) -> Result<(), ReportError> {
         self.complete()
     }
 
     /// Does the work of [`Staged::commit`] for a writer that is inside another object and cannot be moved out. Nothing
     /// can be written to the file afterwards.
-    ///
-    /// # Errors
-    /// The last bytes cannot be written (disk full), or the file cannot be renamed. Then the partial file is removed.
     pub(crate) fn complete(&mut self) -> Result<(), ReportError> {
         let out = self.out.take().expect("a file is completed once");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
@@ -112,9 +99,6 @@ impl Staged {
     }
 
     /// Writes `bytes` as a complete file at `path`, in place of any earlier file.
-    ///
-    /// # Errors
-    /// The errors of [`Staged::create`] and [`Staged::commit`].
     pub fn write_all_to(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
         let mut file = Staged::create(path)?;
         file.write_all(bytes).map_err(ReportError::write(path))?;

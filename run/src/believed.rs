@@ -28,10 +28,6 @@ pub struct Believed {
 impl Believed {
     /// Makes what policies believe about pass times from the `[belief]` table `spec`. `seed` decides the random errors.
     /// Adds a warning to `notes` if a linear cost model fits the simulated machine's pass times badly.
-    ///
-    /// # Errors
-    /// The table gives no coefficients for the target or the draft model, and no linear cost model fits that model's
-    /// true pass times (see [`fit_truth`](foretoken_profiler::fit_truth)).
     pub fn new(spec: &BeliefSpec, hardware: &Hardware, seed: u64, notes: &mut Vec<String>) -> Result<Believed> {
         let (target, draft) = match &spec.fitted_to {
             Some(other) => (&other.target, &other.draft),

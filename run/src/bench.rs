@@ -29,9 +29,6 @@ pub struct Timed {
 
 /// Times every policy that the experiment lists, under every combination of swept values, with the first seed. Each
 /// policy at each combination is run `repeats` times, and at least once.
-///
-/// # Errors
-/// The workload or server of a combination of swept values cannot be built.
 pub fn time(plan: &Plan, repeats: u16) -> Result<Vec<Timed>> {
     let mut all = Vec::new();
     for variant in &plan.variants {

@@ -12,10 +12,6 @@ use crate::spec::problem::{Result, nearest};
 
 /// Checks the table `slo.reference.at`, which gives the swept values of the autoregressive run whose P90 TPOT times a
 /// factor is the TPOT bound: every setting that it names must be swept, and the sweep must take the given value.
-///
-/// # Errors
-/// A setting is not swept, or its sweep does not take the value; the error points at the mistake in the experiment's
-/// file.
 pub fn check(plan: &Plan) -> Result<()> {
     for variant in &plan.variants {
         let Some(Reference::At(at)) = &variant.experiment.slo.reference else { continue };
@@ -41,8 +37,8 @@ pub fn check(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
-    /// The index of the variant (combination of swept values) whose autoregressive run gives the TPOT bound of variant
-    /// `variant`, with the same seed. `None` if the experiment does not take the TPOT bound from an autoregressive run.
+    /// The index of the variant whose autoregressive run gives the TPOT bound of variant `variant`, with the same seed.
+    /// `None` if the experiment does not take the TPOT bound from an autoregressive run.
     pub fn bound_from(&self, variant: usize) -> Option<usize> {
         let own = &self.variants[variant];
         own.experiment.slo.adaspec_scale?;
@@ -57,7 +53,7 @@ impl Plan {
             _ => self.lowest(c),
         });
         let wanted: Vec<&Choice> = wanted.collect();
-        // Sweeps make all combinations of their values, so exactly one variant (combination) has the `wanted` values.
+        // Sweeps make all combinations of their values, so exactly one variant has the `wanted` values.
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 

@@ -56,8 +56,7 @@ pub struct Comparison {
     /// Settings that changed no number of the run; absent if none was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Inert>,
-    /// The claims of a paper (its statements with numbers), each with this run's value; absent for an experiment
-    /// without claims.
+    /// The claims of a paper, each with this run's value; absent for an experiment without claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<PaperReport>,
     /// The answer to the public question that the experiment studies; absent for an experiment without a question.
@@ -175,7 +174,7 @@ pub struct PolicyResult {
     pub token_goodput_tok_s: Option<Interval>,
     /// Accepted draft tokens / drafted tokens.
     pub acceptance_rate: Option<Interval>,
-    /// 1 + accepted draft tokens / number of rounds (a round is the draft tokens of one request in one step).
+    /// 1 + accepted draft tokens / number of rounds.
     pub mean_acceptance_length: Option<Interval>,
     /// Mean number of drafted tokens of a decoding request in a step.
     pub draft_len: Option<Interval>,
@@ -197,9 +196,6 @@ pub struct PolicyResult {
 
 impl Comparison {
     /// Reads the comparison that the results folder `folder` keeps.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is not a comparison (another version may have written the file).
     pub fn kept_in(folder: &Path) -> Result<Comparison> {
         let path = folder.join(REPORT_JSON);
         let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;

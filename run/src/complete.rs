@@ -60,10 +60,6 @@ impl Complete {
 /// Runs a plan into the folder at `path`, on the threads of `pool`, and makes tables, figures, the comparison and the
 /// HTML page. If the folder is complete already, only makes a missing page. If `work` is interrupted, returns an error;
 /// the results of finished runs stay in the folder.
-///
-/// # Errors
-/// The experiment is wrong (mostly found before any run starts), a cell (one run) cannot be run or stored, or the run
-/// is interrupted.
 pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &Work) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
@@ -88,9 +84,6 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool, work: &
 /// Makes the results from finished cells, except the manifest and the HTML page: tables, figures and the comparison.
 /// Also simulates the advised policy with the host time (scheduler, Python, kernel launches) of a real server. Returns
 /// the results, and lines about settings that changed no number.
-///
-/// # Errors
-/// A cell's file is missing or damaged, a file cannot be written, or the run is interrupted.
 pub fn put_together(
     plan: &Plan,
     folder: &Folder,
@@ -113,9 +106,6 @@ pub fn put_together(
 }
 
 /// Writes the comparison into the folder: as text with the main columns, as text with all columns, and as JSON.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
     folder.write(REPORT_TEXT, table::render(&results.comparison, false, Width::Narrow).as_bytes())?;
     folder.write(REPORT_WIDE, table::render(&results.comparison, false, Width::Wide).as_bytes())?;

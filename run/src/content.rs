@@ -47,9 +47,6 @@ pub fn note(experiment: &Experiment, calibrated: bool) -> Option<String> {
 }
 
 /// Checks that every category that `policy` names is one of the requests' `categories`.
-///
-/// # Errors
-/// The policy names another category. The error points at entry number `index` of the file's `policies`.
 pub fn check_categories(variant: &Variant, index: usize, policy: &PolicySpec, categories: &[String]) -> Result<()> {
     let named = policy.definition().names_categories();
     let Some(unknown) = named.into_iter().find(|name| !categories.iter().any(|category| category == name)) else {

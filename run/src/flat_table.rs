@@ -12,7 +12,6 @@ use std::path::Path;
 pub enum Format {
     /// CSV, for programs: all digits, in seconds and shares, with both ends of each 95 % interval.
     Csv,
-    /// A Markdown table.
     Markdown,
     /// A LaTeX `tabular` with the rules of the package `booktabs`.
     Latex,
@@ -96,9 +95,6 @@ impl Measured {
 
 /// The table of the results in `folder`, as text. `show_implied`: include the row of the autoregressive baseline, if
 /// the program added this baseline to the experiment's policies?
-///
-/// # Errors
-/// The folder has no report, or the report cannot be read.
 pub fn of_folder(folder: &Path, format: Format, show_implied: bool) -> Result<String> {
     let report = Comparison::kept_in(folder)?;
     let rows: Vec<Row> = report

@@ -15,7 +15,7 @@ use foretoken_sim::{Arrivals, EngineConfig, Patience, Replica, Simulation, Specu
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// The replicas of a fleet (one engine each) and the router that sends each request to a replica.
+/// The replicas of a fleet and the router that sends each request to a replica.
 pub struct Replicas {
     spec: FleetSpec,
     /// The servers of those kinds of replicas that state an engine or hardware of their own, by index in the
@@ -39,10 +39,6 @@ impl Replicas {
     /// Builds the fleet of a variant; `None` if the variant has no `[fleet]`. `server` is the server of all kinds of
     /// replicas that state no engine or hardware of their own. Adds warnings about the cost estimates that policies get
     /// to `belief_notes`.
-    ///
-    /// # Errors
-    /// A kind's server cannot be built, its engine would not start, or the router compares prefixes in KV blocks and
-    /// the replicas differ in block size.
     pub(crate) fn of(
         variant: &Variant,
         server: &Server,
@@ -85,7 +81,6 @@ impl Replicas {
         Ok(Some(Replicas { spec, own, policies, kind_of, common, ttft_s, tpot_s }))
     }
 
-    /// Sets the number of replicas of the fleet, which must have only one kind of replicas.
     pub(crate) fn set_number(&mut self, replicas: u32) {
         self.kind_of = vec![0; replicas as usize];
     }
@@ -240,4 +235,9 @@ fn replica<'s>(
 /// one replica gives the same run as an experiment without a fleet.
 fn noise_seed(seed: u64, replica: usize) -> u64 {
     if replica == 0 { seed } else { Luck::new(seed, Stream::Replica, replica as u64).bits(0) }
+}
+
+/// The price of a million output tokens of servers that cost `hour` an hour and make `tok_s` tokens a second.
+pub fn million_tokens(hour: f64, tok_s: f64) -> f64 {
+    hour / (3600.0 * tok_s) * 1e6
 }

@@ -15,9 +15,6 @@ use foretoken_traces::truth::speculation_profile::SpeculationProfile;
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 
 /// Gives an experiment without `acceptance.source` the golden curve of its drafter's preset, if there is one.
-///
-/// # Errors
-/// `acceptance` is no table, or its source is a list of numbers that does not say its kind.
 pub fn fill(document: &mut Document) -> Result<()> {
     let source = Path::of("acceptance.source");
     let kinds = "shares of all rounds, as vLLM counts them by position: marginal = { shares = [0.62, 0.36, 0.22] }; rates \
@@ -43,9 +40,6 @@ pub fn fill(document: &mut Document) -> Result<()> {
 
 /// Replaces a speculation profile in an experiment's acceptance by what the file says. Returns notes: the file's
 /// limits, and a target that is not the experiment's.
-///
-/// # Errors
-/// The file cannot be read, or contradicts itself.
 pub fn read_profile(document: &Document, experiment: &mut Experiment) -> Result<Vec<String>> {
     let Rates::Profile(ProfileSource { path }) = &experiment.acceptance.source else { return Ok(Vec::new()) };
     let read = SpeculationProfile::read(path).map_err(|e| trace_problem(document, &e))?;

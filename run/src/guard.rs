@@ -14,9 +14,6 @@ pub struct Raised {
 }
 
 /// Calls `run` and turns a panic into an error. The error message begins with `policy`, the policy's label.
-///
-/// # Errors
-/// The policy panicked.
 pub fn guarded<T>(policy: &str, run: impl FnOnce() -> T) -> Result<T> {
     // A run owns all data that it changes. So after a panic no half-changed data remain.
     catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| problem(policy, &*thrown))

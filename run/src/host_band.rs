@@ -43,9 +43,6 @@ pub fn leaves_out(variant: &Variant) -> bool {
 pub const DEPENDS: &str = "Depends on your host: calibrate.";
 
 /// The plan of variant number `variant` alone, with the host time of the server [`SOURCE`].
-///
-/// # Errors
-/// The variant is wrong with that host time.
 pub fn counted(plan: &Plan, variant: usize) -> Result<Plan> {
     let law = toml::Value::try_from(measured()).expect("plain data is TOML").to_string();
     plan.altered(variant, |document| document.replace(&Path::of("engine.host"), SOURCE, &law))

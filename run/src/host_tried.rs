@@ -17,9 +17,6 @@ const MOST: usize = 8;
 /// Simulates the advised policy and plain decoding with the host time of a measured server and the first seed, at every
 /// variant that counts none. `None` if every variant counts host time, if the run was measured, or if no policy that
 /// drafts is advised.
-///
-/// # Errors
-/// The workload or server of a variant cannot be built, or the work is interrupted.
 pub fn look(plan: &Plan, advised: Option<&Advised>, interrupt: &AtomicBool) -> Result<Option<HostBand>> {
     let Some(advised) = advised.filter(|_| is_left_out(plan)) else { return Ok(None) };
     let spec = plan.policies.iter().find(|p| p.spec.label() == advised.policy).map(|p| p.spec.clone());

@@ -48,9 +48,6 @@ const OF_DRAFTS: [&str; 6] = [
 
 /// Finds the settings of a finished run that did nothing. `numbers` has the digest of each run's results, in the order
 /// of `plan`, which lists all runs.
-///
-/// # Errors
-/// The workload or server of the first variant and seed cannot be built.
 pub fn look(plan: &Plan, numbers: &[Numbers]) -> Result<Inert> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let facts = Facts::new(plan, numbers, &setting);

@@ -66,9 +66,6 @@ impl Interrupt {
     }
 
     /// Returns an error if the user has asked the work to stop.
-    ///
-    /// # Errors
-    /// The flag is set.
     pub fn check(&self) -> Result<()> {
         if self.0.asked.load(Ordering::Relaxed) { Err(self.problem()) } else { Ok(()) }
     }

@@ -33,9 +33,6 @@ pub struct Kept {
 
 /// Writes the results of live or observed runs into `folder`, in which the finished runs are stored. Reduces `plan` to
 /// finished runs (see [`Plan::shorten`]).
-///
-/// # Errors
-/// A file cannot be read or written.
 pub fn keep(plan: &mut Plan, folder: &Folder, made: RunsMade) -> Result<Kept> {
     let count = plan.cells();
     let mut kept = Kept { results: None, page: None };

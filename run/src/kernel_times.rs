@@ -29,9 +29,6 @@ pub fn notes(experiment: &Experiment, derived: Derived) -> Vec<String> {
 }
 
 /// Takes the pass times of a results folder, in the place of the package's. Does nothing if the folder has none.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn restore(folder: &Path) -> Result<()> {
     let file = folder.join(KERNELS);
     let Ok(stored) = std::fs::read_to_string(&file) else { return Ok(()) };
@@ -43,9 +40,6 @@ pub fn restore(folder: &Path) -> Result<()> {
 
 impl Plan {
     /// The pass times that are summed from measured kernels, as JSON; `None` if no costs are.
-    ///
-    /// # Errors
-    /// The kernels cannot be summed.
     pub fn kernels(&self) -> Result<Option<String>> {
         let costs = self.variants.iter().map(|v| &v.experiment.hardware).flat_map(|h| [&h.target, &h.draft]);
         let mut specs: Vec<&KernelsSpec> = Vec::new();

@@ -3,6 +3,9 @@
 //! stopped can be resumed ([`cells`]). The results are compared ([`compare`]) and written into a folder ([`complete`]).
 //! The program `foretoken` prints the results. Other programs can run experiments too (`examples/quickstart.rs`).
 
+// A part of the program: CONTRIBUTING.md says which comments it has.
+#![allow(missing_docs)]
+
 /// Prints progress and diagnostics on stderr, in place of the standard macro. Characters that could steer a terminal
 /// are escaped, because messages quote names of files, keys and labels that the user chose.
 #[macro_export]
@@ -42,8 +45,6 @@ pub mod offered;
 pub mod papers;
 pub mod perfetto;
 pub mod plan;
-pub mod price;
-pub mod profile_figures;
 pub mod profiled;
 pub mod questions;
 mod recorded;

@@ -19,20 +19,12 @@ use std::path::{Path as FilePath, PathBuf};
 
 impl Plan {
     /// Reads an experiment file and applies the overrides `sets`, each `path=value`.
-    ///
-    /// # Errors
-    /// The file cannot be read or is not TOML, an override is not `path=value` or has no place in the file, or the
-    /// experiment is wrong (see [`Plan::of`]).
     pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
         Plan::of(read_document(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
     }
 
     /// Reads an experiment from a text and applies the overrides `sets`. Error messages call the text `name`. Relative
     /// paths in the text start at `folder`.
-    ///
-    /// # Errors
-    /// The text is not TOML, an override is not `path=value` or has no place in the text, or the experiment is wrong
-    /// (see [`Plan::of`]).
     pub fn of_text(name: &str, text: &str, sets: &[String], folder: &FilePath) -> Result<Plan> {
         Plan::of(parse_document(name, text, sets)?, folder)
     }
@@ -40,9 +32,6 @@ impl Plan {
     /// The plan of an experiment, given as TOML (`document`), for `foretoken observe`. Relative paths in the TOML start
     /// at `folder`. If `[hardware]` or `[acceptance]` is missing, fills in costs of zero or acceptance 0, because a
     /// server's costs and acceptance are not known.
-    ///
-    /// # Errors
-    /// The errors of [`of`](Plan::of) and of [`observed`](Plan::observed).
     pub fn to_observe(mut document: Document, folder: &FilePath) -> Result<Plan> {
         let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
         let unknown = [
@@ -61,9 +50,6 @@ impl Plan {
 
     /// The plan with the oracle `oracle-goodput`, which knows which draft tokens are right. The regret of a policy is
     /// computed with this oracle's mean E2E. Adds this oracle if the plan does not have it.
-    ///
-    /// # Errors
-    /// The experiment is wrong with the added policy (see [`Plan::of`]).
     pub fn with_regret(self) -> Result<Plan> {
         if self.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
             return Ok(self);
@@ -75,9 +61,6 @@ impl Plan {
 
     /// The plan of the same experiment with the pass costs of the file `profile`. The experiment's own pass costs are
     /// removed.
-    ///
-    /// # Errors
-    /// The errors of [`of`](Plan::of), with the profile's costs.
     pub fn with_profile(self, profile: &FilePath) -> Result<Plan> {
         let mut document = self.document;
         let folder = if self.folder.as_os_str().is_empty() { FilePath::new(".") } else { self.folder.as_path() };
@@ -90,22 +73,13 @@ impl Plan {
     }
 
     /// Makes the plan of an experiment, given as TOML (`document`). Relative paths in the TOML start at `folder`.
-    ///
-    /// # Errors
-    /// A setting is unknown, missing or out of range; a sweep is malformed; a file that the experiment names cannot be
-    /// read or used; a policy drafts with a length whose step times the profile (file of pass costs) cannot predict; or
-    /// a claim (a statement that the experiment checks) or a bound refers to a value that no sweep takes.
     pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
-    /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables
-    /// (recorded acceptance) and text files, so they may be missing. The hardware profile is read. Pass times of
-    /// measured kernels are taken from the folder, so their package may be missing.
-    ///
-    /// # Errors
-    /// The folder has no readable `experiment.toml`, its profile cannot be read, or the experiment is wrong (see
-    /// [`Plan::of`]).
+    /// Makes the plan of a results folder from the folder's `experiment.toml`. Does not read traces, truth tables and
+    /// text files, so they may be missing. The hardware profile is read. Pass times of measured kernels are taken from
+    /// the folder, so their package may be missing.
     pub fn of_results(folder: &FilePath) -> Result<Plan> {
         let file = folder.join("experiment.toml");
         let text = fs_err::read_to_string(&file).map_err(|e| {
@@ -117,9 +91,6 @@ impl Plan {
 
     /// The plan of only variant number `variant` of this plan, after `change` has changed the variant's TOML. Leaves
     /// out the tables `paper`, `question` and `arena`, because they are about all variants.
-    ///
-    /// # Errors
-    /// `change` returns an error, or the changed experiment is wrong (see [`Plan::of`]).
     pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
         let mut document = self.variants[variant].document();
         let filled = &self.variants[variant].filled;
@@ -214,8 +185,8 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Makes the variant (one combination of swept values) of an experiment's TOML in which no sweeps are left. Also
-    /// returns the experiment with the paths as they are in the file.
+    /// Makes the variant of an experiment's TOML in which no sweeps are left. Also returns the experiment with the
+    /// paths as they are in the file.
     fn variant(&mut self, mut picked: Picked, choices: Vec<Choice>) -> Result<(Variant, Experiment)> {
         let mut filled = Filled::default();
         let asked = picked.document();
@@ -281,9 +252,6 @@ impl Files<'_> {
 }
 
 /// Reads an experiment file and applies the overrides `sets`. Does not check the settings.
-///
-/// # Errors
-/// The file cannot be read, is not TOML, or an override is not `path=value`.
 pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
     let text = text::read(file).map_err(|e| Problem::bad_input(format!("cannot read the experiment: {e}")))?;
     parse_document(&file.display().to_string(), &text, sets)
@@ -291,9 +259,6 @@ pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
 
 /// Reads an experiment from a text and applies the overrides `sets`. Does not check the settings. Error messages call
 /// the text `name`.
-///
-/// # Errors
-/// The text is not TOML, or an override is not `path=value`.
 pub fn parse_document(name: &str, text: &str, sets: &[String]) -> Result<Document> {
     let mut document = Document::parse(name, text)?;
     sets.iter().try_for_each(|argument| document.set(argument))?;
@@ -301,7 +266,7 @@ pub fn parse_document(name: &str, text: &str, sets: &[String]) -> Result<Documen
 }
 
 /// The paths of the files that an experiment names: traces, prompts, tables. Leaves out the files of models and the
-/// profile (the file of pass costs).
+/// profile.
 fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     let Experiment { workload, acceptance, live, observe, .. } = experiment;
     let texts = [

@@ -8,8 +8,7 @@ fn shipped(name: &str) -> PathBuf {
     FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../experiments").join(name)
 }
 
-/// The experiment's TOML with every default is written beside the results. Read back, this TOML gives an equal plan
-/// (list of runs).
+/// The experiment's TOML with every default is written beside the results. Read back, this TOML gives an equal plan.
 #[test]
 fn resolving_is_idempotent() {
     for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {

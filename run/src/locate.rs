@@ -5,9 +5,6 @@ use crate::spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
 /// The path `given` in the experiment, with each `${NAME}` replaced by the value of the environment variable `NAME`.
-///
-/// # Errors
-/// The path is empty, or the variable is not set.
 pub(crate) fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));

@@ -32,9 +32,6 @@ pub fn threads(wanted: Option<usize>, pieces: usize) -> usize {
 }
 
 /// Starts a pool of [`threads`] threads.
-///
-/// # Errors
-/// The system cannot start the threads.
 pub fn pool(wanted: Option<usize>, pieces: usize) -> Result<ThreadPool> {
     let pool = ThreadPoolBuilder::new().num_threads(threads(wanted, pieces)).build();
     pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))

@@ -1,5 +1,4 @@
-//! Runs shards (parts of a run) and merges them. Lists finished and missing cells, and makes the same results as a run
-//! on one machine.
+//! Runs shards and merges them. Lists finished and missing cells, and makes the same results as a run on one machine.
 
 use crate::cells::{
     EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, PROBES, Shard, Speed, Store, Timing, comparison, ids, key,
@@ -93,7 +92,7 @@ impl State {
         Ok(state.command("run", folder))
     }
 
-    /// Adds the commands that run the missing cells: `foretoken COMMAND` for each unfinished shard (part of the run).
+    /// Adds the commands that run the missing cells: `foretoken COMMAND` for each unfinished shard.
     pub fn command(mut self, command: &str, folder: &Folder) -> State {
         let unfinished = self.shards.iter().filter(|p| p.finished < p.cells);
         self.commands = unfinished.map(|p| p.command(command, folder)).collect();
@@ -152,8 +151,8 @@ impl State {
 }
 
 impl Part {
-    /// The command line that runs the missing cells of the shard (part of the run). It names the experiment's file that
-    /// the first shard wrote into the folder.
+    /// The command line that runs the missing cells of the shard. It names the experiment's file that the first shard
+    /// wrote into the folder.
     fn command(&self, command: &str, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
@@ -175,9 +174,6 @@ fn quoted(path: &str) -> String {
 const FEW: usize = 8;
 
 /// The progress of the run that shards share in the folder at `path`.
-///
-/// # Errors
-/// The folder holds no shards, or shards of different runs.
 pub fn state(path: &Path) -> Result<State> {
     let (folder, manifest) = shared(path)?;
     // Reads the plan without traces, which may be missing on this machine.
@@ -192,14 +188,9 @@ pub enum Merged {
     Missing(State, Box<Problem>),
 }
 
-/// Makes complete results from the shards (parts of a run) in the folder at `path`. The results equal the results of a
-/// run on one machine, except the manifest's timing: the engine time is the sum over shards, the wall time is the wall
-/// time of the longest shard. If the folder is complete already, only removes the folders that complete results do not
-/// need.
-///
-/// # Errors
-/// The folder holds no shards, or shards of different runs; another merge is running; a trace is missing or changed; a
-/// file cannot be written.
+/// Makes complete results from the shards in the folder at `path`. The results equal the results of a run on one
+/// machine, except the manifest's timing: the engine time is the sum over shards, the wall time is the wall time of the
+/// longest shard. If the folder is complete already, only removes the folders that complete results do not need.
 pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, work: &Work) -> Result<Merged> {
     if Manifest::read(path)?.complete {
         let folder = Folder::at(path.to_path_buf());
@@ -236,9 +227,6 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool, wor
 
 /// The timing of a run that was split into shards: the engine time is the sum over shards, and the wall time is the
 /// longest wall time of a shard.
-///
-/// # Errors
-/// A progress file cannot be read.
 pub fn timing(marks: &Marks) -> Result<Timing> {
     let marks = marks.all()?;
     let timings = || marks.iter().map(|mark| &mark.timing);
@@ -249,10 +237,7 @@ pub fn timing(marks: &Marks) -> Result<Timing> {
     })
 }
 
-/// Opens a results folder that shards (parts of a run) share, and checks its manifest.
-///
-/// # Errors
-/// The folder holds no results, or results of another version, or no shards.
+/// Opens a results folder that shards share, and checks its manifest.
 pub fn shared(path: &Path) -> Result<(Folder, Manifest)> {
     let manifest = Manifest::read(path)?;
     manifest.check(path, [EXPERIMENT])?;
@@ -271,10 +256,6 @@ pub fn shared(path: &Path) -> Result<(Folder, Manifest)> {
 
 /// Runs one shard of an experiment in the folder at `path`. `goes_on`: may the call continue a shard that was begun
 /// before? `again`: run cells again that failed before?
-///
-/// # Errors
-/// The folder or the shard is not usable (see [`Marks::begin`]); the run is interrupted; a cell cannot be stored; or
-/// cells failed. The error for failed cells comes after all other cells are finished.
 pub fn run_shard(
     plan: &Plan,
     path: &Path,

@@ -17,9 +17,6 @@ const STDIN: &str = "-";
 /// Replaces every `{ config = "FILE" }` in the `model` of a roofline or of kernels by the model's shape, also in a
 /// sweep. Returns warnings, one sentence each, about entries of the files that the simulator does not model. Relative
 /// paths start at `folder`.
-///
-/// # Errors
-/// A file cannot be read, or is no `config.json` of a known architecture.
 pub fn read_configs(document: &mut Document, folder: &FilePath) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut stdin = None;

@@ -134,19 +134,13 @@ impl Plan {
 
     /// The experiment with all defaults as TOML, for a file in the folder `results`. Relative paths are rewritten so
     /// that they start at `results`.
-    ///
-    /// # Errors
-    /// The experiment cannot be written as TOML.
     pub fn resolved_for(&self, results: &FilePath) -> Result<String> {
         let moved = |given: &str| self.relative.get(given).map(|file| path_from(results, file));
         to_toml(&self.resolved_with(&moved))
     }
 
     /// The experiment as TOML with the user's overrides but without defaults, for a file in the folder `results`. The
-    /// text gives the same plan (list of runs), and shows which settings the user gave.
-    ///
-    /// # Errors
-    /// The experiment cannot be written as TOML.
+    /// text gives the same plan, and shows which settings the user gave.
     pub fn asked_for(&self, results: &FilePath) -> Result<String> {
         let mut value: toml::Value = self.document.read()?;
         rename_paths(&mut value, &|given| self.relative.get(given).map(|file| path_from(results, file)));
@@ -184,8 +178,8 @@ impl Plan {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }
 
-    /// The warnings about the profiles (files of pass costs) and the models of the experiment, without repetitions.
-    /// Warnings about edited profiles come first.
+    /// The warnings about the profiles and the models of the experiment, without repetitions. Warnings about edited
+    /// profiles come first.
     pub fn warnings(&self) -> Vec<&str> {
         let others: BTreeSet<&str> = self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect();
         let configs: BTreeSet<&str> = self.config_warnings.iter().map(String::as_str).collect();
@@ -201,10 +195,6 @@ impl Plan {
 
     /// Changes the plan to runs on a real server. Removes the autoregressive baseline if the program added it, that is,
     /// if the experiment does not list this policy. The server runs the one policy of the experiment.
-    ///
-    /// # Errors
-    /// There are several policies, the policy is an oracle (which needs to know which draft tokens are right), or the
-    /// TPOT bound is a multiple of the TPOT of an autoregressive run, which the server does not make.
     pub fn observed(&mut self) -> Result<()> {
         let wrong = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
         if self.policies.iter().filter(|p| !p.implied).count() != 1 {

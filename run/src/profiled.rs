@@ -9,7 +9,8 @@ use crate::spec::document::{Document, Path};
 use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::hardware::LatencySpec;
-use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
+use foretoken_profiler::{Calibrated, Measurement, Profile, ProfileError, Range, Region, Role, Truth};
+use foretoken_report::{Figure, Profiled, ProfiledFit, ProfiledPass, profile_figures};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw, LatencyModel, PassShape, Time};
 use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +24,8 @@ pub struct Filled {
     pub ranges: Option<(Range, Range)>,
     /// A warning that the cost models in the profile fit the measured times badly; `None` if they fit well.
     pub warning: Option<String>,
-    /// Why the profile may have other costs than were measured: the file was edited, or it has no seal (a checksum of
-    /// the text at its end). `None` if the seal matches.
+    /// Why the profile may have other costs than were measured: the file was edited, or it has no seal. `None` if the
+    /// seal matches.
     pub changed: Option<String>,
     /// The only draft lengths for which the profile can predict step times; `None` if it can predict the step times of
     /// all lengths.
@@ -43,10 +44,6 @@ pub fn named(document: &Document) -> Option<String> {
 
 /// Puts the costs of a profile into the experiment's TOML. `file` is the profile's path; `given` is this path as the
 /// experiment gives it.
-///
-/// # Errors
-/// The file cannot be read or is no profile; `hardware.truth` names no latency model of the profile; the experiment
-/// also gives costs or noise; or the experiment's `context_reads` is not the profile's.
 pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
     let at = Path::of(PROFILE);
     let text = crate::spec::text::read(file).map_err(|e| {
@@ -104,8 +101,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
             return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
         }
     }
-    // A calibrated profile (costs fitted to an observed server) has the host's time between steps. A value that the
-    // experiment gives takes precedence.
+    // A calibrated profile has the host's time between steps. A value that the experiment gives takes precedence.
     let overhead = Path::of("engine.step_overhead_s");
     if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
         put(document, overhead, &toml::Value::Float(seconds))?;
@@ -129,9 +125,6 @@ impl Filled {
     /// Refuses a policy whose step times the profile cannot predict. A profile that was fitted to observed runs with a
     /// single draft length has only the time of whole steps with this length, not the separate times of draft passes.
     /// So it cannot predict other lengths.
-    ///
-    /// # Errors
-    /// The policy drafts with another length, or chooses among lengths.
     pub fn check_policy(&self, document: &Document, index: usize, policy: &PolicySpec) -> Result<()> {
         let fixed = match policy {
             PolicySpec::Fixed(p) => Some(p.k),
@@ -151,10 +144,6 @@ impl Filled {
     }
 
     /// Checks that the profile can predict the step times of every draft length, for commands that compare lengths.
-    ///
-    /// # Errors
-    /// The profile was fitted to observed runs that do not show the costs of draft and target passes apart, such as
-    /// runs of one draft length.
     pub fn check_all_lengths(&self) -> Result<()> {
         match &self.only {
             None => Ok(()),
@@ -210,9 +199,6 @@ pub struct Costs {
 
 /// Reads the pass costs from the text of a profile. If the profile has times of single passes, the costs are its table
 /// of pass times. Error messages call the profile `name`.
-///
-/// # Errors
-/// The text is no profile.
 pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
     costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
@@ -267,9 +253,6 @@ pub enum Either {
 
 /// Reads the text of a profile, which has either measured times of single passes or costs that were fitted to observed
 /// runs. Error messages call the profile `name`.
-///
-/// # Errors
-/// The text is a profile of neither kind.
 pub fn read_either(name: &str, text: &str) -> Result<Either> {
     let profile = Document::parse(name, text)?;
     match Calibrated::is_one(&profile.read()?) {
@@ -280,9 +263,6 @@ pub fn read_either(name: &str, text: &str) -> Result<Either> {
 
 /// Reads the text of a profile whose costs were fitted to observed runs (`foretoken calibrate`). Error messages call
 /// the profile `name`.
-///
-/// # Errors
-/// The text is not TOML, a key is missing or unknown, or a value is out of range.
 pub fn read_calibrated(name: &str, text: &str) -> Result<Calibrated> {
     calibrated(name, &Document::parse(name, text)?)
 }
@@ -297,9 +277,6 @@ fn calibrated(name: &str, document: &Document) -> Result<Calibrated> {
 
 /// Reads the text of a profile with measured times of single passes (`foretoken profile`). Error messages call the
 /// profile `name`.
-///
-/// # Errors
-/// The text is not TOML, it has another version of the format, a key is missing or unknown, or a value is out of range.
 pub fn read(name: &str, text: &str) -> Result<Profile> {
     measured(name, &Document::parse(name, text)?)
 }
@@ -319,8 +296,8 @@ fn measured(name: &str, document: &Document) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Why the text of a profile may have other costs than were measured; `None` if the seal (a checksum at the end of the
-/// text) matches. The sentence begins with `name`.
+/// Why the text of a profile may have other costs than were measured; `None` if the seal matches. The sentence begins
+/// with `name`.
 pub fn changed(name: &str, text: &str) -> Option<String> {
     Profile::changed(text).map(|why| format!("{name}: {why}"))
 }
@@ -395,4 +372,36 @@ impl LatencyModel for LargestPass<'_> {
         self.batched.fetch_max(shape.batched, Ordering::Relaxed);
         self.model.context_pass(shape)
     }
+}
+
+/// Figures of predicted against measured pass times and of relative errors, for four fits: the linear fit and the table
+/// of pass times, each for the target and for the draft model.
+pub fn figures(profile: &Profile) -> Vec<Figure> {
+    let fits = [(Truth::Linear, "linear fit"), (Truth::Table, "table")];
+    let fits_of = |role: Role| fits.map(|(truth, name)| fit(profile, role, truth, name));
+    let shapes = profile.target.measured.len() + profile.draft.measured.len();
+    profile_figures(&Profiled {
+        title: format!("{} with {} on {}", profile.target.model.name, profile.draft.model.name, profile.device.name),
+        source: format!(
+            "profiled {}, means of {} passes over {shapes} shapes",
+            profile.measured_at, profile.measuring.passes
+        ),
+        regions: Region::ALL.iter().map(|region| region.name()).collect(),
+        fits: Role::BOTH.into_iter().flat_map(fits_of).collect(),
+    })
+}
+
+fn fit(profile: &Profile, role: Role, truth: Truth, name: &str) -> ProfiledFit {
+    let model = profile.truth(role, truth).build();
+    let pass = |m: &Measurement| {
+        let pass = m.shape.pass(profile.reads(role, truth));
+        ProfiledPass {
+            region: m.shape.region() as usize,
+            batched: pass.batched,
+            measured_s: m.seconds,
+            predicted_s: model.pass(pass).as_s(),
+        }
+    };
+    let passes = profile.of(role).measured.iter().map(pass).collect();
+    ProfiledFit { title: format!("{}: {name}", role.name()), passes }
 }

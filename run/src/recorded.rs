@@ -8,12 +8,8 @@ use foretoken_sim::Workload;
 use foretoken_sim::acceptance::Rates;
 use foretoken_traces::truth::TruthTable;
 
-/// Gives every request a recording (which of its draft tokens are right), if the experiment names a truth table, a file
-/// of recordings. Adds notes about the recordings, for the reader of the results.
-///
-/// # Errors
-/// The table cannot be read, a request already has a recording (from its trace), or a request is longer than its
-/// recording and the experiment refuses this. The error points at the experiment's setting.
+/// Gives every request a recording, if the experiment names a truth table, a file of recordings. Adds notes about the
+/// recordings, for the reader of the results.
 pub fn assign(
     source: &Rates,
     document: &Document,

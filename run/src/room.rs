@@ -21,10 +21,6 @@ struct Need {
 
 /// Checks that simulated runs fit into memory, if each thread has one run in progress. A run has `requests` requests
 /// with outputs of up to `output` tokens, and an engine with the settings `config`.
-///
-/// # Errors
-/// The runs need more memory than the program's limit allows or the system grants. The error points at the setting with
-/// the largest part.
 pub fn check(variant: &Variant, (requests, output): (u64, u32), config: &EngineConfig) -> Result<()> {
     let at_a_time = rayon::current_num_threads() as u64;
     let needs = needs(variant, (requests, output), config);

@@ -92,10 +92,6 @@ pub(crate) struct Models<'a> {
 impl Server {
     /// Builds the server of a variant for a workload. `plain` are the engine's settings without a drafter. Adds
     /// warnings about the cost estimates that policies get to `belief_notes`.
-    ///
-    /// # Errors
-    /// A value in `[acceptance]` is wrong, the model does not fit into the GPU's memory, or no linear cost model fits
-    /// the true costs.
     pub fn new(
         variant: &Variant,
         seed: u64,
@@ -131,17 +127,12 @@ impl Server {
     }
 
     /// Checks that the simulated engine would start with `policy`.
-    ///
-    /// # Errors
-    /// The engine refuses its settings together with the policy's settings; see
-    /// [`Speculation::check`](foretoken_sim::Speculation::check).
     pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
         let speculation = self.speculation(policy);
         speculation.check(self.config(&speculation), self.drafting)
     }
 
-    /// Builds a policy or an oracle (which knows which draft tokens are right) for this server; plain decoding gives
-    /// `Speculation::Off`.
+    /// Builds a policy or an oracle for this server; plain decoding gives `Speculation::Off`.
     pub(crate) fn speculation(&self, policy: &PolicySpec) -> Speculation {
         let true_cost = self.truths.as_ref().map(|truths| &truths.cost);
         let passes = true_cost.map(|cost| cost.profile(&*self.draft, &*self.target, self.context_reads));
@@ -247,9 +238,6 @@ impl Variant {
     /// windows and compressors, and the draft model's part of a KV block are derived from the hardware. If `drafting`
     /// is true, the drafter's weights leave less memory for KV blocks, unless the drafter has a device of its own. With
     /// `[live]`, the phases of a step have the order of a live run.
-    ///
-    /// # Errors
-    /// The GPU's memory has no room for KV blocks beside the weights.
     pub fn engine(&self, drafting: bool) -> Result<EngineConfig> {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();

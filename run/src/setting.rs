@@ -26,8 +26,7 @@ use foretoken_traces::{Built, Drawn};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// The workload, server and bounds that all policies of one comparison (one seed and one combination of swept values)
-/// share.
+/// The workload, server and bounds that all policies of one comparison share.
 pub struct Setting {
     /// The requests of the run: arrival times, lengths, categories and more. Empty if the requests are drawn one at a
     /// time.
@@ -49,13 +48,6 @@ pub struct Setting {
 
 impl Setting {
     /// Builds the setting (workload, server and bounds) of a variant with a seed.
-    ///
-    /// # Errors
-    /// The workload cannot be built or needs too much memory, a recording of which draft tokens are right is missing, a
-    /// value in `[acceptance]` is wrong, the model does not fit into the GPU's memory, no linear cost model fits the
-    /// true costs, priorities are asked for and no request has one, a policy needs acceptance probabilities but
-    /// acceptance is recorded, a policy names a category that no request has, or the engine would not start with a
-    /// policy.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
@@ -82,8 +74,8 @@ impl Setting {
         let mut notes = built.notes;
         notes.extend(content::note(e, variant.filled.calibrated));
         let overridden = e.engine.overridden();
-        // An experiment with a calibrated profile (costs fitted to an observed server) sets the engine as on the
-        // observed server. Then the note names only settings that the user replaced with `--set`.
+        // An experiment with a calibrated profile sets the engine as on the observed server. Then the note names only
+        // settings that the user replaced with `--set`.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)
@@ -139,10 +131,6 @@ impl Setting {
     }
 
     /// Checks that the simulated engine would start with `policy`.
-    ///
-    /// # Errors
-    /// The engine refuses its settings together with the policy's settings; see
-    /// [`Speculation::check`](foretoken_sim::Speculation::check).
     pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
         self.server.starts(policy)
     }
@@ -189,8 +177,8 @@ impl Setting {
     }
 
     /// The cost by which a clairvoyant policy, which takes the best in hindsight, chooses among fixed lengths
-    /// (docs/model.md 14). In an open loop or in sessions (conversations): mean E2E. In a closed loop: seconds per
-    /// output token, which is 1 / (output tokens of finished requests per second).
+    /// (docs/model.md 14). In an open loop or in sessions: mean E2E. In a closed loop: seconds per output token, which
+    /// is 1 / (output tokens of finished requests per second).
     fn cost(&self, run: &Run) -> f64 {
         let summary = self.summary(run, Slo::default());
         match self.arrivals {
@@ -275,8 +263,7 @@ impl Setting {
         serve(&mut *engine)
     }
 
-    /// How requests arrive: at the workload's times (open loop), by clients in a closed loop, or by users in sessions
-    /// (conversations).
+    /// How requests arrive: at the workload's times (open loop), by clients in a closed loop, or by users in sessions.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
@@ -337,9 +324,6 @@ impl Setting {
     }
 
     /// Builds a policy that a server can run; `None` for plain decoding, which has no drafter.
-    ///
-    /// # Panics
-    /// `spec` is an oracle, which needs to know which draft tokens are right.
     pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
         match self.server.speculation(spec) {
             Speculation::Off => None,

@@ -27,10 +27,6 @@ pub(crate) struct Common {
 impl Common {
     /// What the prefill and decode replicas of a fleet have in common; `None` without prefill replicas or without a
     /// link.
-    ///
-    /// # Errors
-    /// The replicas differ in block size or models, an engine version cannot hand requests over, or the bytes of KV per
-    /// token are not known.
     pub fn of(variant: &Variant, fleet: &FleetSpec) -> Result<Option<Common>> {
         let Some(link) = fleet.link.as_ref().filter(|_| fleet.is_split()) else { return Ok(None) };
         let wrong = |key: &str, message: String| variant.document().problem_at(&Path::of(key), message);

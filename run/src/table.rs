@@ -13,7 +13,6 @@ use std::fmt::Write;
 pub enum Width {
     /// The table has the main columns only, which fit into 80 characters.
     Narrow,
-    /// The table has all columns.
     Wide,
 }
 

@@ -8,9 +8,6 @@ use std::path::Path;
 
 /// The tables for a results folder: one for each combination of swept values, with a row for each policy. Below each
 /// table, a sentence says why the slowest policy that a server can run is slower or faster than plain decoding.
-///
-/// # Errors
-/// The folder's comparison cannot be read, or no policy in it can be compared with plain decoding.
 pub fn of_folder(folder: &Path) -> Result<String> {
     let saved = Comparison::kept_in(folder)?;
     if saved.variants.iter().flat_map(|v| &v.policies).all(|p| p.why.is_none()) {

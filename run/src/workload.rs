@@ -8,7 +8,6 @@ use foretoken_sim::{RequestId, Time, Workload};
 use foretoken_traces::text::Family;
 use std::ops::Range;
 
-/// A workload with the first `requests` requests of `workload`.
 pub fn first(workload: &Workload, requests: usize) -> Workload {
     stretch(workload, 0..requests)
 }
@@ -31,11 +30,8 @@ pub fn stretch(workload: &Workload, ids: Range<usize>) -> Workload {
     cut
 }
 
-/// Checks that a variant has no sessions (conversations), in which requests wait for earlier answers. The error message
-/// ends with `why`, which says what the caller cannot do.
-///
-/// # Errors
-/// The variant's workload has sessions.
+/// Checks that a variant has no sessions, in which requests wait for earlier answers. The error message ends with
+/// `why`, which says what the caller cannot do.
 pub fn refuse_sessions(variant: &Variant, why: &str) -> Result<()> {
     let Some(key) = variant.experiment.workload.sessions_key() else { return Ok(()) };
     let key = format!("workload.{key}");

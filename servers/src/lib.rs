@@ -6,6 +6,9 @@
 //! `calibrate` needs `recordings` and `compare`, and `serve` needs none. Only `observe` and `serve` use a network; they
 //! are built with the feature `observe`.
 
+// A part of the program: CONTRIBUTING.md says which comments it has.
+#![allow(missing_docs)]
+
 // This `eprintln!` replaces the standard one. It escapes characters that could control a terminal, because messages
 // quote names of files, keys and labels.
 #[cfg(feature = "observe")]

@@ -11,7 +11,6 @@ use std::path::Path;
 /// Acceptance as a setting of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acceptance {
-    /// The value of `acceptance.source`.
     pub source: toml::Value,
     /// Number of draft positions of which the acceptance is known.
     pub positions: u32,
@@ -24,10 +23,6 @@ const FORMS: &str = "--accept marginal=0.8,0.6 (of all rounds, the share that ge
                      acceptance list`), or profile=speculation_profile.json";
 
 /// Reads `--accept`. `k` is the draft length at which a mean length counts if it names none.
-///
-/// # Errors
-/// The form is not known, a rate is no share, a marginal rate rises, a mean length is out of its range, or no curve has
-/// the name.
 pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
     let wrong = |what: String| Problem::bad_input(format!("--accept {given}: {what}"));
     let Some((form, values)) = given.split_once('=') else {

@@ -2,7 +2,7 @@
 
 use foretoken_policies::{BatchRange, PolicySpec};
 use foretoken_report::{Choice, which};
-use foretoken_run::price::million_tokens;
+use foretoken_run::fleet::million_tokens;
 use foretoken_run::vllm_table::{Loop, Row};
 use foretoken_servers::calibrate::recommend::{Candidate, Compared, Gain, Question, Verdict, WithHost, gain_over};
 use foretoken_sim::Summary;
@@ -37,7 +37,6 @@ pub struct Band {
     pub others: Vec<(String, Option<String>, Option<Gain>)>,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advice {
@@ -81,7 +80,6 @@ pub struct ByClients {
     pub over_now: Option<Gain>,
 }
 
-/// The answer of `ask`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     pub advice: Advice,

@@ -35,9 +35,6 @@ pub fn method_name(method: DraftMethod) -> &'static str {
 }
 
 /// The drafter that the line asks for. `given`: a preset or a file in place of the line's name.
-///
-/// # Errors
-/// The drafter is not known, or the method cannot have it.
 pub fn drafter(
     line: &Line,
     target: &Model,

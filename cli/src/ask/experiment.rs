@@ -22,7 +22,6 @@ const SEEDS: [i64; 3] = [1, 2, 3];
 /// GPUs that cannot multiply in bf16, nor unpack 8 and 4 bits in vLLM's Marlin kernels (compute capability below 8.0).
 const OLD: [&str; 2] = ["v100-32g", "t4"];
 
-/// What an experiment is made of.
 pub struct Parts<'a> {
     pub line: &'a Line,
     pub server: &'a Server,
@@ -42,9 +41,6 @@ fn table(pairs: impl IntoIterator<Item = (&'static str, Value)>) -> Table {
 }
 
 /// The experiment without its policies, and what was taken for granted.
-///
-/// # Errors
-/// The GPU lacks the precision of the model.
 pub fn experiment(parts: &Parts) -> Result<(Table, Vec<String>)> {
     let mut assumed = Vec::new();
     let target = roofline(parts, &parts.target.value, true, &mut assumed)?;
@@ -198,9 +194,6 @@ fn engine(parts: &Parts, assumed: &mut Vec<String>) -> Table {
 }
 
 /// The experiment as text, with its policies, below a comment.
-///
-/// # Errors
-/// The experiment cannot be written as TOML.
 pub fn text(head: &str, experiment: &Table, policies: &[PolicySpec]) -> Result<String> {
     let mut whole = experiment.clone();
     let policies = policies.iter().map(Value::try_from).collect::<std::result::Result<Vec<Value>, _>>();
@@ -211,9 +204,6 @@ pub fn text(head: &str, experiment: &Table, policies: &[PolicySpec]) -> Result<S
 }
 
 /// Checks that the model leaves room for KV, and that a request fits.
-///
-/// # Errors
-/// It does not; the error points at the model in the line.
 pub fn fits(parts: &Parts, experiment: &Table) -> Result<()> {
     let target = &experiment["hardware"]["target"];
     let mut keys = target["roofline"].as_table().expect("a table").clone();

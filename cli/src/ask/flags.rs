@@ -7,7 +7,6 @@ use std::ops::Range;
 /// What follows a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One value.
     Value,
     /// No value; vLLM's `--no-NAME` turns it off.
     Switch,
@@ -35,7 +34,6 @@ pub struct Given {
     pub value: Option<Word>,
     /// False for `--no-NAME`.
     pub on: bool,
-    /// The flag as written.
     pub written: String,
     /// The flag and its value in the line.
     pub span: Range<usize>,
@@ -53,9 +51,6 @@ pub struct Flags {
 }
 
 /// Reads the flags in `words`. `skip_unknown`: list flags that are not in the tables, and go on?
-///
-/// # Errors
-/// A flag is not known or lacks its value.
 pub fn read(line: &Line, words: &[Word], tables: &[Flag], skip_unknown: bool) -> Result<Flags> {
     let mut flags = Flags::default();
     let mut words = words.iter().peekable();
@@ -135,9 +130,6 @@ fn unknown(line: &Line, word: &Word, head: &str, tables: &[Flag]) -> Box<Problem
 
 impl Given {
     /// The value as a number of type `T`.
-    ///
-    /// # Errors
-    /// The value is no such number.
     pub fn number<T: std::str::FromStr>(&self, line: &Line) -> Result<T> {
         let value = self.value.as_ref().expect("a flag with a value");
         value
@@ -147,9 +139,6 @@ impl Given {
     }
 
     /// The value as a count, which may end in k, K, m or M as vLLM reads it.
-    ///
-    /// # Errors
-    /// The value is no count.
     pub fn count(&self, line: &Line) -> Result<u32> {
         let value = self.value.as_ref().expect("a flag with a value");
         let (digits, unit) = match value.text.char_indices().last() {
@@ -170,7 +159,6 @@ impl Given {
         self.value.as_ref().map_or("", |v| v.text.as_str())
     }
 
-    /// The place of the value, or of the flag.
     pub fn place(&self) -> &Range<usize> {
         self.value.as_ref().map_or(&self.span, |v| &v.span)
     }

@@ -30,7 +30,6 @@ pub enum Lengths {
 const CLIENTS: u32 = 16;
 /// The mix that is taken without lengths: conversations of the Azure trace of 2023.
 const MIX: &str = "azure-conv";
-/// The named mixes.
 const MIXES: [&str; 7] =
     ["azure-conv", "azure-code", "mooncake-conv", "mooncake-synth", "sharegpt", "burstgpt", "spec-bench"];
 /// Standard deviation of the logarithm of a length that is given as its mean (assumed).
@@ -69,9 +68,6 @@ pub struct Asked {
 }
 
 /// The load that the options ask about.
-///
-/// # Errors
-/// The options contradict each other, or a value is out of its range.
 pub fn read(said: &Said) -> Result<Asked> {
     let given: Vec<&str> =
         [("--clients", said.clients.is_some()), ("--rate", said.rate.is_some()), ("--log", said.log.is_some())]

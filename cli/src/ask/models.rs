@@ -198,9 +198,6 @@ fn of_file(path: &Path) -> Result<Model> {
 }
 
 /// The model that a preset's name, a published name or a path stands for; `None` if it is none of these.
-///
-/// # Errors
-/// It is a file that cannot be read as a `config.json`.
 pub fn find(name: &str) -> Result<Option<Model>> {
     if let Some(path) = file_of(name) {
         return of_file(&path).map(Some);
@@ -236,9 +233,6 @@ impl Model {
 }
 
 /// The target model of a line. `config`: a `config.json` or a preset in place of the line's name.
-///
-/// # Errors
-/// The name is not known, or the quantisation is not.
 pub fn target(line: &Line, word: &Word, config: Option<&str>, quantization: Option<&Word>) -> Result<Model> {
     let name = config.unwrap_or(&word.text);
     let Some(mut model) = find(name)? else {
@@ -269,9 +263,6 @@ pub fn target(line: &Line, word: &Word, config: Option<&str>, quantization: Opti
 }
 
 /// The preset GPU that a name stands for.
-///
-/// # Errors
-/// No GPU has this name.
 pub fn gpu(given: &str) -> Result<&'static str> {
     let mut name = given.to_lowercase().replace([' ', '_'], "-");
     for prefix in ["nvidia-", "amd-", "geforce-", "instinct-", "tesla-"] {

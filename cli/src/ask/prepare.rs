@@ -66,9 +66,6 @@ pub struct Prepared {
 }
 
 /// Reads the line and everything else that the options name.
-///
-/// # Errors
-/// The line or an option is wrong, or the server cannot be simulated.
 pub fn prepare(options: &Options) -> Result<Prepared> {
     let Some(says) = &options.says else {
         let line = match options.line.as_str() {

@@ -24,10 +24,6 @@ const TOKENS: f64 = 40e6;
 /// The comment above an experiment that `ask` writes.
 const HEAD: &str = "Written by `foretoken ask`. The first policy is what the server runs now.";
 
-/// Answers the question.
-///
-/// # Errors
-/// The line or an option is wrong, the server cannot be simulated, or the work is interrupted.
 pub fn ask(options: &Options, interrupt: &AtomicBool) -> Result<Answer> {
     let Prepared { line, server, speculation, target, drafter, gpu, table, now, longest, clients, assumed, bands } =
         prepare(options)?;
@@ -113,7 +109,7 @@ fn band(
     let mut found = Vec::new();
     for (name, sets) in others {
         let ask = Question { sets: sets.clone(), ..question.clone() };
-        let at = AtLoad::of(&ask, &AskedLoad::Own, &mut ask.plan(&AskedLoad::Own)?, &compared.specs, interrupt)?;
+        let at = AtLoad::of(&ask, &AskedLoad::Own, &ask.plan(&AskedLoad::Own)?, &compared.specs, interrupt)?;
         let gain = compared.found.best.and_then(|best| gain_over(&at, now, best));
         found.push((name.clone(), at.best_name.clone(), gain));
     }

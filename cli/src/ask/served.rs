@@ -82,9 +82,6 @@ pub fn address(given: &str) -> Option<&str> {
 }
 
 /// The question that a server's answers make. `given` is its address, and flags that may follow.
-///
-/// # Errors
-/// The answers name no model, or the flags behind the address are no words of a shell.
 pub fn read(given: &str, says: &Says) -> Result<Served> {
     let url = address(given).unwrap_or(given);
     let more = given.trim_start().strip_prefix(url).unwrap_or_default().trim();

@@ -89,9 +89,6 @@ impl Server {
 }
 
 /// The bits of a number in the KV cache.
-///
-/// # Errors
-/// The name of the type is not known.
 pub fn kv_bits(line: &Line, flag: &Given) -> Result<Option<f64>> {
     match flag.text() {
         "auto" => Ok(None),

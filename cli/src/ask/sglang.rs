@@ -132,9 +132,6 @@ const FLAGS: &[Flag] = &[
 const ORDERS: [&str; 6] = ["fcfs", "lpm", "dfs-weight", "lof", "hrrn", "shortest-prefill-first"];
 
 /// The server that SGLang starts with these words.
-///
-/// # Errors
-/// A flag is unknown or wrong, or says what is not simulated.
 pub fn server(line: &Line, words: &[Word], skip_unknown: bool) -> Result<Server> {
     let flags = flags::read(line, words, FLAGS, skip_unknown)?;
     let named = flags.given.iter().rev().find(|g| g.name == "model-path").and_then(|g| g.value.clone());

@@ -183,9 +183,6 @@ const NO_MATTER: &[&str] = &[
 ];
 
 /// The server that vLLM starts with these words.
-///
-/// # Errors
-/// A flag is unknown or wrong, or says what is not simulated.
 pub fn server(line: &Line, words: &[Word], skip_unknown: bool) -> Result<Server> {
     let flags = flags::read(line, words, FLAGS, skip_unknown)?;
     let named = flags.given.iter().rev().find(|g| g.name == "model").and_then(|g| g.value.clone());
@@ -248,10 +245,6 @@ fn apply(line: &Line, flag: &Given, server: &mut Server) -> Result<()> {
     Ok(())
 }
 
-/// The method, by vLLM's name for it.
-///
-/// # Errors
-/// The method is not known or not simulated.
 pub fn method(line: &Line, at: &Word, name: &str) -> Result<DraftMethod> {
     Ok(match name {
         "draft_model" => DraftMethod::DraftModel,

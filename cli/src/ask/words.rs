@@ -23,7 +23,6 @@ fn shown(x: Option<f64>, unit: f64, digits: usize) -> String {
 }
 
 impl Answer {
-    /// The whole answer.
     pub fn in_words(&self) -> String {
         let mut text = String::new();
         let mut say = |words: &str| {

@@ -1,4 +1,4 @@
-//! `foretoken calibrate` on live runs: fits a profile (the cost model of passes) to the pass times of these runs.
+//! `foretoken calibrate` on live runs: fits a profile to the pass times of these runs.
 
 use super::print;
 use crate::cli::format::Format;
@@ -8,8 +8,7 @@ use foretoken_servers::calibrate::kept::{FOUND, PROFILE};
 use foretoken_servers::calibrate::live::LiveCalibration;
 use std::path::{Path, PathBuf};
 
-/// Fits a profile (the cost model of passes) to the live runs in the folders `from`, writes it into the folder `output`
-/// and prints what was found.
+/// Fits a profile to the live runs in the folders `from`, writes it into the folder `output` and prints what was found.
 pub fn run(from: &[PathBuf], output: &Path, overwrite: bool, format: Format) -> Result<()> {
     let calibration = calibrate(from)?;
     calibration.write(output, overwrite)?;

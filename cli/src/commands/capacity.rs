@@ -1,16 +1,15 @@
 //! `foretoken capacity`: finds the highest rate of requests at which each policy keeps the experiment's latency bounds.
 
-use super::print;
+use super::print_kept;
 use crate::cli::format::Format;
+use crate::cli::results::ResultsArgs;
 use crate::shipped;
 use clap::Args;
 use foretoken_run::capacity::kept::{CAPACITY_TEXT, PAGE};
 use foretoken_run::capacity::plan::load;
 use foretoken_run::capacity::run::complete;
-use foretoken_run::cells::{CAPACITY_JSON, Mode};
-use foretoken_run::machine;
-use foretoken_run::spec::problem::{Problem, Result};
-use std::num::NonZeroUsize;
+use foretoken_run::cells::CAPACITY_JSON;
+use foretoken_run::spec::problem::Result;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "Examples:
@@ -28,21 +27,8 @@ capacity.requests behind capacity.warm_up_requests count, or those of the second
 pub struct CapacityArgs {
     /// The experiment; its arrivals must not be a closed loop
     pub file: PathBuf,
-    /// Replace or add a value of the experiment
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub sets: Vec<String>,
-    /// Folder for the results [default: results/capacity-<name>-<digest>]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Continue the unfinished search in the output folder
-    #[arg(long, conflicts_with = "overwrite")]
-    pub resume: bool,
-    /// Replace the results in the output folder
-    #[arg(long)]
-    pub overwrite: bool,
-    /// Threads [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub results: ResultsArgs,
     /// Draw no figures and make no page
     #[arg(long)]
     pub no_figures: bool,
@@ -54,23 +40,11 @@ pub struct CapacityArgs {
 /// Searches the capacity of each policy (the highest rate at which it keeps the latency bounds) and prints the
 /// capacities.
 pub fn run(args: &CapacityArgs) -> Result<()> {
-    let document = shipped::read_document(&args.file, &args.sets)?;
+    let document = shipped::read_document(&args.file, &args.results.sets)?;
     let (plan, spec) = load(&document, shipped::folder(&args.file))?;
-    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
-    let mode = match (args.overwrite, args.resume) {
-        (true, _) => Mode::Overwrite,
-        (_, true) => Mode::Resume,
-        _ => Mode::Fresh,
-    };
-    let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
+    let (path, mode, pool) = args.results.of(&plan, "capacity")?;
     let folder = complete(&plan, &spec, path, mode, !args.no_figures, &pool, crate::work())?;
-    let name = match args.format {
-        Format::Table => CAPACITY_TEXT,
-        Format::Json => CAPACITY_JSON,
-    };
-    let path = folder.path().join(name);
-    print(&fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?)?;
+    print_kept(&folder, args.format, CAPACITY_TEXT, CAPACITY_JSON)?;
     if folder.path().join(PAGE).exists() {
         eprintln!("page: {}", folder.path().join(PAGE).display());
     }

@@ -1,18 +1,17 @@
 //! `foretoken fleet`: finds, for each policy, the fewest GPUs with which a fleet serves the experiment's load within
 //! the experiment's latency bounds.
 
-use super::print;
+use super::print_kept;
 use crate::cli::format::Format;
+use crate::cli::results::ResultsArgs;
 use crate::shipped;
 use clap::Args;
 use foretoken_run::capacity::fleet::kept::{FLEET_TEXT, PAGE};
 use foretoken_run::capacity::fleet::plan::load;
 use foretoken_run::capacity::fleet::run::complete;
 use foretoken_run::capacity::fleet::shards::run_shard;
-use foretoken_run::cells::{FLEET_JSON, Mode, Shard};
-use foretoken_run::machine;
-use foretoken_run::spec::problem::{Problem, Result};
-use std::num::NonZeroUsize;
+use foretoken_run::cells::{FLEET_JSON, Shard};
+use foretoken_run::spec::problem::Result;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "Examples:
@@ -32,21 +31,8 @@ the same luck; every one that was tried is kept.";
 pub struct FleetArgs {
     /// The experiment, with the tables [fleet] and [slo]; its arrivals must not be a closed loop
     pub file: PathBuf,
-    /// Replace or add a value of the experiment
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub sets: Vec<String>,
-    /// Folder for the results [default: results/fleet-<name>-<digest>]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Continue the unfinished search in the output folder
-    #[arg(long, conflicts_with = "overwrite")]
-    pub resume: bool,
-    /// Replace the results in the output folder
-    #[arg(long)]
-    pub overwrite: bool,
-    /// Threads [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub results: ResultsArgs,
     /// Draw no figure
     #[arg(long)]
     pub no_figures: bool,
@@ -61,31 +47,19 @@ pub struct FleetArgs {
 /// For each policy, searches the fewest replicas that keep the latency bounds, and prints the report. With `--shard`,
 /// makes only the searches that belong to this shard and prints no report.
 pub fn run(args: &FleetArgs) -> Result<()> {
-    let document = shipped::read_document(&args.file, &args.sets)?;
+    let document = shipped::read_document(&args.file, &args.results.sets)?;
     let question = load(&document, shipped::folder(&args.file))?;
     let plan = &question.plan;
-    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("fleet-"));
-    let mode = match (args.overwrite, args.resume) {
-        (true, _) => Mode::Overwrite,
-        (_, true) => Mode::Resume,
-        _ => Mode::Fresh,
-    };
-    let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
+    let (path, mode, pool) = args.results.of(plan, "fleet")?;
     if let Some(shard) = args.shard {
-        match run_shard(&question, &path, shard, args.resume, &pool, crate::work())? {
+        match run_shard(&question, &path, shard, args.results.resume, &pool, crate::work())? {
             0 => eprintln!("shard {shard} has nothing to do in {}", path.display()),
             cells => eprintln!("shard {shard}: {cells} searches in {}", path.display()),
         }
         return Ok(());
     }
     let folder = complete(&question, path, mode, !args.no_figures, &pool, crate::work())?;
-    let name = match args.format {
-        Format::Table => FLEET_TEXT,
-        Format::Json => FLEET_JSON,
-    };
-    let path = folder.path().join(name);
-    print(&fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?)?;
+    print_kept(&folder, args.format, FLEET_TEXT, FLEET_JSON)?;
     if folder.path().join(PAGE).exists() {
         eprintln!("page: {}", folder.path().join(PAGE).display());
     }

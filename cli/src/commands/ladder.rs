@@ -4,15 +4,14 @@
 
 use super::print;
 use crate::cli::format::Format;
+use crate::cli::results::ResultsArgs;
 use crate::shipped;
 use clap::Args;
 use foretoken_report::read_cells;
-use foretoken_run::cells::{LADDER_JSON, LADDER_PAGE, Mode, entries};
+use foretoken_run::cells::{LADDER_JSON, LADDER_PAGE, entries};
 use foretoken_run::complete::{Complete, How, complete};
 use foretoken_run::ladder::{Ladders, page, plan_of, render, render_json};
-use foretoken_run::machine;
 use foretoken_run::spec::problem::{Problem, Result};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "Examples:
@@ -28,21 +27,8 @@ program has no policies with the true cost, calibration or rates yet.";
 pub struct LadderArgs {
     /// The experiment; the loss of each of its policies against the best oracle is split by cause
     pub file: PathBuf,
-    /// Replace or add a value of the experiment; the new value may be a sweep
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub sets: Vec<String>,
-    /// Folder for the results [default: results/ladder-<name>-<digest>]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Continue the unfinished run in the output folder
-    #[arg(long, conflicts_with = "overwrite")]
-    pub resume: bool,
-    /// Replace the results in the output folder
-    #[arg(long)]
-    pub overwrite: bool,
-    /// Threads [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    pub results: ResultsArgs,
     /// How to print the ladders, which split each policy's loss by cause
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -51,16 +37,9 @@ pub struct LadderArgs {
 /// Runs the experiment with its policies, and with variants of them that know more than a server can know (such as the
 /// true costs). Then writes and prints the ladders: the loss of each policy against the best oracle, split by cause.
 pub fn run(args: &LadderArgs) -> Result<()> {
-    let document = shipped::read_document(&args.file, &args.sets)?;
+    let document = shipped::read_document(&args.file, &args.results.sets)?;
     let (plan, ways) = plan_of(document, shipped::folder(&args.file))?;
-    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("ladder-"));
-    let mode = match (args.overwrite, args.resume) {
-        (true, _) => Mode::Overwrite,
-        (_, true) => Mode::Resume,
-        _ => Mode::Fresh,
-    };
-    let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
+    let (path, mode, pool) = args.results.of(&plan, "ladder")?;
     let how = How { mode, figures: false };
     let Complete { folder, made, .. } = complete(&plan, path, how, &pool, crate::work())?;
     if made.is_none() {

@@ -1,7 +1,6 @@
-//! `foretoken merge`: merges the results of a run's shards, or lists the cells (runs of one policy each) that are still
-//! missing.
+//! `foretoken merge`: merges the results of a run's shards, or lists the cells that are still missing.
 
-use super::print;
+use super::{print, print_kept};
 use crate::cli::format::Format;
 use clap::Args;
 use foretoken_run::capacity::fleet::kept::FLEET_TEXT;
@@ -11,7 +10,7 @@ use foretoken_run::compare::REPORT_JSON;
 use foretoken_run::complete::{Complete, How, Made, REPORT_TEXT};
 use foretoken_run::merge::{Merged, State, merge, state};
 use foretoken_run::plan::Plan;
-use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::Result;
 use foretoken_run::{cells::Mode, machine};
 use std::path::PathBuf;
 
@@ -73,11 +72,7 @@ pub fn run(args: &MergeArgs) -> Result<()> {
     if let Some(page) = page {
         eprintln!("report: {}", page.display());
     }
-    let name = match args.format {
-        Format::Table => REPORT_TEXT,
-        Format::Json => REPORT_JSON,
-    };
-    print(&fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?)
+    print_kept(&folder, args.format, REPORT_TEXT, REPORT_JSON)
 }
 
 /// Merges the shards of a search for the fewest replicas. With `--list`, only prints how many searches of each shard
@@ -101,11 +96,7 @@ fn merge_fleets(args: &MergeArgs) -> Result<()> {
             return Err(problem);
         }
     };
-    let name = match args.format {
-        Format::Table => FLEET_TEXT,
-        Format::Json => FLEET_JSON,
-    };
-    print(&fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?)
+    print_kept(&folder, args.format, FLEET_TEXT, FLEET_JSON)
 }
 
 fn words(state: &State, format: Format) -> String {

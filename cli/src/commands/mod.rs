@@ -1,5 +1,7 @@
 //! The commands, one file each.
 
+use crate::cli::format::Format;
+use foretoken_run::cells::Folder;
 pub mod acceptance;
 mod answer;
 pub mod ask;
@@ -52,4 +54,9 @@ fn write(text: &str) -> Result<()> {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
         _ => Ok(()),
     }
+}
+
+fn print_kept(folder: &Folder, format: Format, text: &str, json: &str) -> Result<()> {
+    let path = folder.path().join(if format == Format::Json { json } else { text });
+    print(&fs_err::read_to_string(path).map_err(|e| Problem::failed(e.to_string()))?)
 }

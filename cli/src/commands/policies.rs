@@ -134,9 +134,6 @@ fn list(format: Format) -> Result<()> {
 }
 
 /// All policies with their descriptions, as JSON.
-///
-/// # Errors
-/// If a listed policy cannot be built by its name.
 pub fn as_json() -> Result<String> {
     let all = PolicySpec::all_names().iter().map(|name| known(name).map(Described::of));
     Ok(json(&all.collect::<Result<Vec<_>>>()?))

@@ -6,11 +6,12 @@ mod arena;
 
 use super::answer::answer;
 use super::print;
+use crate::cli::results::mode;
 use crate::{shipped, work};
 use clap::{Args, ValueEnum};
 use foretoken_run::arena::{Standings, render, render_csv, render_json, render_markdown};
 use foretoken_run::cells::Shard;
-use foretoken_run::cells::{Assembled, Folder, Mode};
+use foretoken_run::cells::{Assembled, Folder};
 use foretoken_run::compare::{Comparison, REPORT_JSON};
 use foretoken_run::complete::{Complete, How, Made, REPORT_TEXT, REPORT_WIDE, complete};
 use foretoken_run::merge::{Ran, run_shard};
@@ -155,7 +156,7 @@ fn load(args: &RunArgs, file: &Path, sets: &[String]) -> Result<Plan> {
 }
 
 /// Runs every experiment of a folder, each into a results folder of its own. Then prints the tables over all of them:
-/// the claims of papers, the answers to questions, and the arena (a comparison of all policies over many experiments).
+/// the claims of papers, the answers to questions, and the arena.
 fn run_folder(args: &RunArgs) -> Result<()> {
     let mut scenarios = arena::Scenarios::default();
     let plans = plans_of(args, &mut scenarios)?;
@@ -198,7 +199,7 @@ fn check_format(args: &RunArgs, plans: &[Plan]) -> Result<()> {
 }
 
 /// The output of `run` on a folder of experiments, as text: whether the claims of papers hold and the answers to
-/// questions, for each experiment, and the arena (a comparison of all policies over many experiments).
+/// questions, for each experiment, and the arena.
 fn folder_text(
     format: RunFormat,
     papers: &[(&str, PaperReport)],
@@ -211,7 +212,7 @@ fn folder_text(
         RunFormat::Json => {
             let document = serde_json::json!({
                 "papers": papers::render_json(claims()),
-                "questions": questions::render_json(asked()),
+                "questions": papers::render_json(asked()),
                 "arena": standings.map(render_json),
             });
             vec![serde_json::to_string_pretty(&document).expect("plain data always serialises") + "\n"]
@@ -232,8 +233,7 @@ fn folder_text(
     parts.join("\n")
 }
 
-/// The plans (checked lists of runs) of a folder's experiments, sorted by file name. All files are read before the
-/// first experiment runs.
+/// The plans of a folder's experiments, sorted by file name. All files are read before the first experiment runs.
 fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan>> {
     let folder = &args.file;
     let cannot = |e| Problem::bad_input(format!("cannot look into {}: {e}", folder.display()));
@@ -261,20 +261,16 @@ fn plans_of(args: &RunArgs, scenarios: &mut arena::Scenarios) -> Result<Vec<Plan
     if plans.is_empty() { Err(scenarios.explain_nothing(folder)) } else { Ok(plans) }
 }
 
-/// The thread pool for all experiments of a command. `cells` is the number of cells (runs of one policy) of the largest
-/// experiment. The pool has at most this number of threads.
+/// The thread pool for all experiments of a command. `cells` is the number of cells of the largest experiment. The pool
+/// has at most this number of threads.
 fn pool(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
     machine::pool(args.threads.map(usize::from), cells)
 }
 
-/// Runs the cells (runs of one policy each) whose results are missing in the folder `path`, so that the folder is
-/// complete. Returns the results if this call computed them; `None` if the folder was complete before.
+/// Runs the cells whose results are missing in the folder `path`, so that the folder is complete. Returns the results
+/// if this call computed them; `None` if the folder was complete before.
 fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Result<(Folder, Option<Assembled>)> {
-    let mode = match (args.resume, args.overwrite) {
-        (true, _) => Mode::Resume,
-        (_, true) => Mode::Overwrite,
-        _ => Mode::Fresh,
-    };
+    let mode = mode(args.resume, args.overwrite);
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let how = How { mode, figures: wants_figures(args, plan) };
     let Complete { folder, made, page } = complete(plan, path, how, pool, work())?;
@@ -291,8 +287,8 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     let said = plan.warnings();
     let new: Vec<&String> = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str())).collect();
     match new.len() {
-        // In the arena (a folder of experiments that compare all policies), each experiment would print the same
-        // warnings. So only their number and the file that has them are printed.
+        // In the arena, each experiment would print the same warnings. So only their number and the file that has them
+        // are printed.
         n @ 1.. if is_one_of_many(args, plan) => {
             eprintln!("note: {n} warnings are in {}", folder.path().join(REPORT_JSON).display());
         }
@@ -303,8 +299,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     Ok((folder, Some(results)))
 }
 
-/// True if the command runs a whole folder and this experiment is a scenario of the arena (a comparison of all policies
-/// over many experiments).
+/// True if the command runs a whole folder and this experiment is a scenario of the arena.
 fn is_one_of_many(args: &RunArgs, plan: &Plan) -> bool {
     args.file.is_dir() && plan.variants[0].experiment.arena.is_some()
 }
@@ -344,7 +339,7 @@ fn flat(args: &RunArgs, folder: &Folder, format: flat_table::Format) -> Result<(
     print(&flat_table::of_folder(folder.path(), format, args.show_implied)?)
 }
 
-/// Runs one shard (a part of the experiment's runs) into the folder that all shards share.
+/// Runs one shard into the folder that all shards share.
 fn shard(args: &RunArgs, plan: &Plan, path: PathBuf, shard: Shard, pool: &ThreadPool) -> Result<()> {
     let path = path.as_path();
     match run_shard(plan, path, shard, args.resume, args.retry_failed, pool, work())? {

@@ -11,8 +11,8 @@ use foretoken_servers::calibrate::one_server::check_whole;
 use foretoken_servers::calibrate::source::{Source, open_all};
 use std::path::Path;
 
-/// Compares the observed runs of `--observed` with predictions from the calibration (fitted costs and acceptance) in
-/// `--calibrated`, and prints the errors.
+/// Compares the observed runs of `--observed` with predictions from the calibration in `--calibrated`, and prints the
+/// errors.
 pub fn run(args: &ValidateArgs) -> Result<()> {
     let folder = args.calibrated.as_deref().expect("clap asks for it where something was observed");
     let kept = Kept::read(folder)?;
@@ -45,8 +45,8 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     }
 }
 
-/// The recordings from which the calibration (fitted costs and acceptance) was made. Recordings that are missing or
-/// have changed since then are left out.
+/// The recordings from which the calibration was made. Recordings that are missing or have changed since then are left
+/// out.
 fn fitted(kept: &Kept) -> Vec<Source> {
     let there = kept.inputs.iter().filter_map(|input| Source::open(Path::new(&input.path)).ok());
     there.filter(|source| kept.is_made_from(&source.digest)).collect()

@@ -8,7 +8,7 @@ use foretoken_servers::recordings::run::ObservedRun;
 use serde_json::Value;
 use std::path::PathBuf;
 
-const FOLDER: &str = "../experiments/validation/clockwork";
+const RECORDINGS: &str = "../experiments/validation/clockwork/recordings.tar";
 
 /// The recordings (draft length, arrivals, clients) from which costs are fitted.
 const FITTED: [&str; 6] = ["k0-closed-1", "k0-closed-4", "k0-closed-12", "k3-closed-1", "k3-closed-4", "k3-closed-12"];
@@ -26,10 +26,13 @@ fn unpacked(place: &Place, names: &[&str]) -> Vec<PathBuf> {
 
 /// Unpacks the recording `name` into the folder of `place` and returns its path.
 fn unpack(place: &Place, name: &str) -> PathBuf {
-    let packed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FOLDER).join(format!("{name}.obs.zst"));
+    let all = std::fs::File::open(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(RECORDINGS)).unwrap();
+    let mut all = tar::Archive::new(all);
+    let packed = PathBuf::from(format!("{name}.obs.zst"));
+    let packed = all.entries().unwrap().map(Result::unwrap).find(|entry| entry.path().unwrap() == packed).unwrap();
     let to = place.path(&format!("{}.obs", name.rsplit('/').next().unwrap()));
     let mut file = std::fs::File::create(&to).unwrap();
-    zstd::stream::copy_decode(std::fs::File::open(&packed).unwrap(), &mut file).unwrap();
+    zstd::stream::copy_decode(packed, &mut file).unwrap();
     to
 }
 

@@ -17,8 +17,8 @@ use crate::paged::{BLOCK_SIZE, Batch, Span};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Most new tokens of a request that one task (a unit of work for a thread) handles. The queries of these tokens read a
-/// KV block of the context together, so that the block is read from memory once.
+/// Most new tokens of a request that one task handles. The queries of these tokens read a KV block of the context
+/// together, so that the block is read from memory once.
 const TILE: usize = 16;
 
 /// Number of KV blocks whose values all queries of a task read before any query goes on to further blocks. The values

@@ -83,7 +83,6 @@ impl Kv {
         (block * self.kv_heads + head) * (keys + values)
     }
 
-    /// Returns the keys of a block for one key-value head.
     #[inline(always)]
     pub(super) fn keys<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
         &pool[self.first_pair(block, head)..][..self.sizes().0]

@@ -33,7 +33,6 @@ pub(super) trait Lanes: Copy {
     fn store(self, x: &mut [f32; LANES]);
     /// Computes `self + a · b` in each lane, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
-    /// The larger of `self` and `other` in each lane.
     fn larger(self, other: Self) -> Self;
     /// The sum of `self` and `other` in each lane.
     fn add(self, other: Self) -> Self;

@@ -24,12 +24,12 @@ const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
 
-/// Approximate number of bytes of weights that one task (unit of work for a thread) of a matrix product reads. The
-/// number decides into how many tasks a product is divided.
+/// Approximate number of bytes of weights that one task of a matrix product reads. The number decides into how many
+/// tasks a product is divided.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Most panels that a row is multiplied with at a time. A task (unit of work for a thread) has a multiple of this
-/// number of panels; only the last task may have another number.
+/// Most panels that a row is multiplied with at a time. A task has a multiple of this number of panels; only the last
+/// task may have another number.
 const TOGETHER: usize = 4;
 
 /// Most panels that a row is multiplied with at a time if there are several tiles (groups of rows). The tiles read the
@@ -67,8 +67,8 @@ fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P]
     });
 }
 
-/// A task (unit of work for a thread) of a matrix product: it computes the outputs of some neighbouring panels (sixteen
-/// outputs each), for all rows.
+/// A task of a matrix product: it computes the outputs of some neighbouring panels (sixteen outputs each), for all
+/// rows.
 struct Outputs<'a, P> {
     x: &'a Buffer,
     weights: &'a [P],

@@ -48,18 +48,12 @@ pub struct Cpu {
 
 impl Cpu {
     /// Makes a device with the best vector instructions of this processor, on `threads` threads.
-    ///
-    /// # Errors
-    /// The system does not start the threads.
     pub fn new(threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
         Cpu::at(Level::best(), threads)
     }
 
     /// Makes a device with the vector instructions of `level`, on `threads` threads. The level changes the time of
     /// passes but not their results.
-    ///
-    /// # Errors
-    /// The system does not start the threads.
     pub fn at(level: Level, threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
         Ok(Cpu { team: Team::new(threads)?, level, tasks: attention::Tasks::default() })
     }

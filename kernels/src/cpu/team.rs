@@ -46,9 +46,6 @@ impl Team {
 
     /// Runs the tasks `0..tasks` of one operation, which together do about `work` multiply-adds. The helper threads
     /// take part if a session has started them and `work` is large enough.
-    ///
-    /// # Panics
-    /// A task panics.
     pub(super) fn share(&mut self, tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
         if tasks == 1 || work < WORTH_SHARING || self.threads() == 1 {
             return (0..tasks).for_each(task);

@@ -49,8 +49,7 @@ impl Arena {
         address
     }
 
-    /// True if the arena (device memory for the integers of a batch) has collected the numbers `words`, and they will
-    /// be at the device address `address`.
+    /// True if the arena has collected the numbers `words`, and they will be at the device address `address`.
     pub(super) fn holds(&self, address: u64, words: &[u32]) -> bool {
         let at = (address - self.memory.address) as usize / 4;
         self.words.get(at..at + words.len()) == Some(words)

@@ -21,15 +21,9 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> String;
 
     /// Returns the sizes of the device's memory.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn memory(&self) -> Result<DeviceMemory, CudaError>;
 
     /// Allocates zeroed device memory, at an address that is a multiple of 256.
-    ///
-    /// # Errors
-    /// The device has too little free memory.
     fn allocate(&self, bytes: u64) -> Result<u64, CudaError>;
 
     /// Waits until all commands are done, then frees the memory that was allocated at `address`.
@@ -37,22 +31,13 @@ pub trait Backend: Send + Sync {
 
     /// Copies the host memory `from` to the device address `to`. The caller may change `from` as soon as the call
     /// returns.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError>;
 
     /// Waits until all earlier commands are done, then copies device memory from the address `from` to the host memory
     /// `to`.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError>;
 
     /// Copies `bytes` bytes of device memory from the address `from` to the address `to`.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError>;
 
     /// Carries out one command: a launch of a kernel, or a matrix product by cuBLASLt.
@@ -60,28 +45,16 @@ pub trait Backend: Send + Sync {
 
     /// Makes a graph of `program`, the list of commands of a pass, which has run before. Launching the graph once
     /// starts all commands of the program. This function itself does not run the commands.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn capture(&self, program: &Program) -> Result<Box<dyn Graph>, CudaError>;
 
     /// Waits until all commands are done.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn synchronize(&self) -> Result<(), CudaError>;
 
     /// Records the time, on the device's clock, at which all earlier commands are done.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn mark(&self, mark: Mark) -> Result<(), CudaError>;
 
     /// Waits until the device reaches the last `End` mark. Returns the time between the last `Start` mark and this
     /// `End` mark, on the device's clock.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn elapsed(&self) -> Result<Duration, CudaError>;
 }
 
@@ -98,8 +71,5 @@ pub enum Mark {
 /// A program (the commands of a pass) that the device starts with one launch, such as a CUDA graph.
 pub trait Graph: Send + Sync {
     /// Starts all commands of the program.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     fn launch(&self) -> Result<(), CudaError>;
 }

@@ -25,13 +25,13 @@ const MOST_STRETCHES: usize = 64;
 /// thread blocks that are occupied, averaged over a launch in which all thread blocks take equally long.
 const GOOD_USE: f64 = 0.9;
 
-/// Most stretches (parts of contexts) in one launch, over all tiles. The device has memory for the results of this
-/// number of stretches. If a launch has more than half this number of tiles, its contexts are not divided, because the
-/// tiles alone keep the GPU busy.
+/// Most stretches in one launch, over all tiles. The device has memory for the results of this number of stretches. If
+/// a launch has more than half this number of tiles, its contexts are not divided, because the tiles alone keep the GPU
+/// busy.
 pub(super) const STRETCHES: usize = 256;
 
-/// Number of f32 results that one stretch (a part of the context) gives for one tile of queries and one key-value head.
-/// The results of each query are its output (`dim` numbers), its largest score and its sum of exponentials.
+/// Number of f32 results that one stretch gives for one tile of queries and one key-value head. The results of each
+/// query are its output (`dim` numbers), its largest score and its sum of exponentials.
 pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
@@ -72,7 +72,7 @@ pub(super) struct Tiles {
     pub(super) group: usize,
     pub(super) few: u64,
     pub(super) few_count: usize,
-    /// The largest number of stretches (parts of neighbouring tokens) into which the kernel launch divides a context.
+    /// The largest number of stretches into which the kernel launch divides a context.
     pub(super) stretches: usize,
     pub(super) many: u64,
     pub(super) many_count: usize,
@@ -80,11 +80,11 @@ pub(super) struct Tiles {
     pub(super) words: u64,
 }
 
-/// Returns the number of stretches (parts of a context) into which a launch of split attention divides each context.
-/// The longest context has `longest` tokens, and the GPU runs `at_once` thread blocks at the same time. The result is
-/// the smallest number whose use of the GPU is at least [`GOOD_USE`]. If there is no such number, the result is the
-/// number with the best use. The result changes only when `longest` passes a power of two, so that passes of a growing
-/// context are equal and replay one graph.
+/// Returns the number of stretches into which a launch of split attention divides each context. The longest context has
+/// `longest` tokens, and the GPU runs `at_once` thread blocks at the same time. The result is the smallest number whose
+/// use of the GPU is at least [`GOOD_USE`]. If there is no such number, the result is the number with the best use. The
+/// result changes only when `longest` passes a power of two, so that passes of a growing context are equal and replay
+/// one graph.
 fn stretches(longest: usize, tiles: usize, kv_heads: usize, at_once: usize) -> usize {
     let room = STRETCHES / tiles.clamp(1, STRETCHES);
     let most = longest.div_ceil(STRETCH).max(1).next_power_of_two().min(MOST_STRETCHES).min(room);
@@ -195,16 +195,15 @@ mod tests {
 
     #[test]
     fn contexts_are_divided_until_the_gpu_is_in_use() {
-        // With one request of 32 key-value heads, 12 stretches (parts of the context) make 384 thread blocks, and the
-        // GPU runs 396 thread blocks at a time. A shorter context is divided into fewer stretches.
+        // With one request of 32 key-value heads, 12 stretches make 384 thread blocks, and the GPU runs 396 thread
+        // blocks at a time. A shorter context is divided into fewer stretches.
         assert_eq!(stretches(16_384, 1, 32, 396), 12);
         assert_eq!([1, 256, 257, 800, 1200].map(|longest| stretches(longest, 1, 32, 396)), [1, 1, 2, 4, 8]);
-        // Eight requests make 256 thread blocks for each stretch (part of the contexts). The GPU runs 396 thread blocks
-        // at a time. With 3 stretches, 768 blocks take 768 of 2 · 396 places; with 1 stretch, 256 blocks take only 256
-        // of 396.
+        // Eight requests make 256 thread blocks for each stretch. The GPU runs 396 thread blocks at a time. With 3
+        // stretches, 768 blocks take 768 of 2 · 396 places; with 1 stretch, 256 blocks take only 256 of 396.
         assert_eq!(stretches(16_384, 8, 32, 396), 3);
-        // With 300 tiles, contexts are not divided. With up to 256 tiles, the stretches (parts of contexts) of all
-        // tiles together never exceed `STRETCHES`.
+        // With 300 tiles, contexts are not divided. With up to 256 tiles, the stretches of all tiles together never
+        // exceed `STRETCHES`.
         assert_eq!(stretches(16_384, 300, 8, 396), 1);
         for tiles in [1, 3, 16, 100, 256, 1000] {
             assert!(stretches(100_000, tiles, 8, 396) * tiles.min(STRETCHES) <= STRETCHES);

@@ -29,7 +29,7 @@ struct Plan {
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-/// cuBLASLt's handle, and the plan (algorithm and matrix layouts) for each shape of a matrix product.
+/// cuBLASLt's handle, and the plan for each shape of a matrix product.
 pub(super) struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: HashMap<MatmulShape, Plan>,
@@ -51,8 +51,7 @@ impl Blas {
     }
 
     /// Adds the product `m` to the commands of `stream`. If `m` is the first product of its shape, the function also
-    /// makes the plan (algorithm and matrix layouts) for the shape: it times each algorithm that cuBLASLt suggests, and
-    /// waits for the stream.
+    /// makes the plan for the shape: it times each algorithm that cuBLASLt suggests, and waits for the stream.
     pub(super) fn multiply(&mut self, m: &Matmul, stream: CUstream) -> Result<(), CudaError> {
         if !self.plans.contains_key(&m.shape) {
             let (mut plan, candidates) = plan(self.handle, &m.shape)?;
@@ -142,10 +141,10 @@ impl Blas {
     }
 }
 
-/// Makes the plan (algorithm and matrix layouts) for a shape, with the algorithm that cuBLASLt expects to be the
-/// fastest. Also returns all algorithms that cuBLASLt suggests, at most [`CANDIDATES`]. cuBLASLt is column-major: it
-/// sees the rows of `x` and of the result as columns, and the weights as a matrix of inputs × outputs. For cuBLASLt the
-/// product is therefore result = weightsᵀ · x.
+/// Makes the plan for a shape, with the algorithm that cuBLASLt expects to be the fastest. Also returns all algorithms
+/// that cuBLASLt suggests, at most [`CANDIDATES`]. cuBLASLt is column-major: it sees the rows of `x` and of the result
+/// as columns, and the weights as a matrix of inputs × outputs. For cuBLASLt the product is therefore result = weightsᵀ
+/// · x.
 #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
 fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<(Plan, Vec<sys::cublasLtMatmulAlgo_t>), CudaError> {
     let number = sys::cudaDataType_t::CUDA_R_16BF;

@@ -19,9 +19,6 @@ pub struct Compiled {
 }
 
 /// Returns the version of NVRTC, (major, minor).
-///
-/// # Errors
-/// NVRTC is missing or does not answer.
 pub fn version() -> Result<(i32, i32), CudaError> {
     if !driver::has_nvrtc() {
         return Err(CudaError::Missing("NVRTC (libnvrtc)"));
@@ -34,9 +31,6 @@ pub fn version() -> Result<(i32, i32), CudaError> {
 }
 
 /// Compiles all kernels for GPUs with the compute capability `capability` (major, minor).
-///
-/// # Errors
-/// NVRTC is missing, or the kernels do not compile.
 pub fn compile(capability: (u32, u32)) -> Result<Compiled, CudaError> {
     version()?;
     let text = CString::new(source("")).expect("sources without zero bytes");
@@ -75,9 +69,6 @@ fn run(program: sys::nvrtcProgram, options: &[String]) -> Result<Compiled, CudaE
 
 /// Returns the machine code of the kernels for this compute capability: reads it from the cache, or compiles the
 /// kernels.
-///
-/// # Errors
-/// The errors of [`compile`]. A cache that cannot be read or written is no error.
 pub(super) fn cached(capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
     let version = version()?;
     let Some(folder) = folder() else { return Ok(compile(capability)?.cubin) };

@@ -42,26 +42,16 @@ pub struct Cuda {
 impl Cuda {
     /// Opens the GPU with the number `ordinal`, with the tuning that environment variables give
     /// ([`Tuning::from_environment`]).
-    ///
-    /// # Errors
-    /// A library is missing, there is no GPU with this number, the GPU is too old, or the kernels do not compile for
-    /// it.
     pub fn new(ordinal: usize) -> Result<Cuda, CudaError> {
         Cuda::tuned(ordinal, Tuning::from_environment())
     }
 
     /// Opens the GPU with the number `ordinal`, with the settings `tuning`.
-    ///
-    /// # Errors
-    /// The errors of [`Cuda::new`].
     pub fn tuned(ordinal: usize, tuning: Tuning) -> Result<Cuda, CudaError> {
         Cuda::on(Arc::new(Gpu::new(ordinal, tuning.dependent_launches)?), tuning)
     }
 
     /// Makes a CUDA device whose commands `backend` carries out.
-    ///
-    /// # Errors
-    /// The device has too little memory for the arrays that every pass needs.
     pub fn on(backend: Arc<dyn Backend>, tuning: Tuning) -> Result<Cuda, CudaError> {
         let (arena, results) = (Arena::new(&backend)?, Memory::new(&backend, 1 << 16)?);
         Ok(Cuda {
@@ -83,9 +73,6 @@ impl Cuda {
     }
 
     /// Returns (free memory, total memory) of the device in bytes.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     pub fn memory(&self) -> Result<(u64, u64), CudaError> {
         self.backend.memory().map(|m| (m.free, m.total))
     }
@@ -96,9 +83,6 @@ impl Cuda {
     }
 
     /// Calls `run`. Returns its result and the time that the commands of `run` took on the device's clock.
-    ///
-    /// # Errors
-    /// The driver reports an error, or `run` returns an error.
     pub fn timed<R>(
         &mut self,
         run: impl FnOnce(&mut Cuda) -> Result<R, CudaError>,
@@ -110,9 +94,6 @@ impl Cuda {
 
     /// Copies `bytes` bytes within the device's memory nine times, and returns the median time of a copy. The bandwidth
     /// is 2 · `bytes` divided by this time, because each byte is read and written.
-    ///
-    /// # Errors
-    /// The device has too little memory, or the driver reports an error.
     pub fn copy_time(&mut self, bytes: u64) -> Result<Duration, CudaError> {
         let (from, to) = (Memory::new(&self.backend, bytes)?, Memory::new(&self.backend, bytes)?);
         let copy = |cuda: &mut Cuda| cuda.backend.copy(to.address, from.address, bytes);
@@ -129,9 +110,6 @@ impl Cuda {
 
     /// Writes `numbers` into the rows of the buffer `out`, and sets the buffer's number of rows in use. `numbers` must
     /// be whole rows.
-    ///
-    /// # Errors
-    /// The driver reports an error, perhaps of an earlier command.
     pub fn fill(&mut self, numbers: &[f32], out: &mut Buffer) -> Result<(), CudaError> {
         let width = out.width;
         assert!(numbers.len().is_multiple_of(width), "whole rows");
@@ -171,7 +149,7 @@ impl Cuda {
     }
 
     /// Begins an operation. Outside of a pass, this function first forgets the batch of the previous operation, and
-    /// empties the arena (the collected integers that describe a batch).
+    /// empties the arena.
     pub(super) fn begin(&mut self) {
         if !self.in_pass {
             self.arena.clear();

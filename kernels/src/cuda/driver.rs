@@ -56,10 +56,6 @@ pub(crate) fn has_cublaslt() -> bool {
 
 /// Reads the driver's version and its devices. Returns `Ok(None)` if there is no driver. The function makes a context
 /// on each device for a moment.
-///
-/// # Errors
-/// The driver reports an error; the result is the driver's own error text. A driver without a usable device says
-/// `CUDA_ERROR_NO_DEVICE`.
 pub(crate) fn driver() -> Result<Option<Driver>, String> {
     if !has_driver() {
         return Ok(None);

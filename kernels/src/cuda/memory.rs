@@ -102,8 +102,8 @@ impl Buffer {
 pub struct Kv {
     pub(super) pools: Memory,
     pub(super) frequencies: Memory,
-    /// Device memory of split attention. `parts` has the results of the stretches (parts of a context). `done` counts
-    /// the finished stretches of each tile (group of queries) and key-value head.
+    /// Device memory of split attention. `parts` has the results of the stretches. `done` counts the finished stretches
+    /// of each tile (group of queries) and key-value head.
     pub(super) parts: Memory,
     pub(super) done: Memory,
     pub(super) heads: usize,

@@ -25,10 +25,6 @@ pub struct Needs {
 impl Needs {
     /// Returns what `policy` needs from the models' memory if `acceptance` decides which draft tokens are accepted.
     /// Without a policy there is no speculation.
-    ///
-    /// # Errors
-    /// The temperature is not above 0 and finite. Or the policy drafts trees, and rejection sampling is to verify them.
-    /// Or the acceptance source is prompt lookup, which a device run does not support.
     pub fn of(policy: Option<&dyn SpecPolicy>, acceptance: &Acceptance<'_>) -> Result<Needs, CannotServe> {
         let trees = policy.is_some_and(|p| p.limits().tree_tokens > 0);
         let wants = policy.map(|p| p.wants()).unwrap_or_default();

@@ -31,9 +31,6 @@ pub struct Pair<D: Device> {
 
 impl<D: Device> Pair<D> {
     /// Loads the target and the draft model with the memory sizes that `capacity` gives.
-    ///
-    /// # Errors
-    /// There is too little memory for both models; this is checked before any memory is allocated. Or the device fails.
     pub fn load(
         device: &mut D,
         target: (&LlamaShape, &impl Weights),
@@ -85,9 +82,6 @@ impl<D: Device> Pair<D> {
 
     /// Checks whether a target and a draft of these shapes can serve with the settings `config`. The check works before
     /// the models are loaded.
-    ///
-    /// # Errors
-    /// The pair cannot serve; the error is the first reason.
     pub fn check_shapes(
         config: &EngineConfig,
         needs: Needs,
@@ -161,9 +155,6 @@ impl<D: Device> Pair<D> {
     /// Warms up the target and the draft model before the first step of a run, so that threads and caches are warm and
     /// a GPU's kernels are loaded. Runs each model `times` times over one token and over up to 64 tokens. These passes
     /// write to the null block, whose contents do not matter.
-    ///
-    /// # Errors
-    /// The device fails.
     pub fn warm_up(&mut self, device: &mut D, times: usize) -> Result<(), D::Error> {
         let mut batch = Batch::default();
         for model in std::iter::once(&mut self.target).chain(&mut self.draft) {

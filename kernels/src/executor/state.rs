@@ -57,9 +57,6 @@ pub struct DeviceExecutor<'a, D: Device> {
 impl<'a, D: Device> DeviceExecutor<'a, D> {
     /// Makes an executor. Its clock starts when the engine first reads the clock. `policy` must be the policy that will
     /// run with this executor; `None` means no speculation.
-    ///
-    /// # Errors
-    /// The run cannot be served with these models or on this device.
     pub fn new(
         device: &'a mut D,
         pair: &'a mut Pair<D>,

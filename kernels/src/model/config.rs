@@ -44,18 +44,12 @@ pub enum BadConfigFile {
 
 /// Reads a `config.json`. The function accepts `model_type` `llama`, `mistral` or `qwen3` with SiLU. It refuses biases,
 /// a sliding window and quantisation. The rotary frequencies may be unscaled, or scaled as in Llama 3.
-///
-/// # Errors
-/// The file cannot be read, or a key is wrong. The error names the file, the key and what is wrong with it.
 pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
     let text = std::fs::read(file).map_err(|why| BadConfigFile::Unreadable { file: file.into(), why })?;
     parse_config(file, &text)
 }
 
 /// Parses the text of a `config.json`. `file` is the name of the file in error messages.
-///
-/// # Errors
-/// The errors of [`read_config`], except that the file cannot be opened.
 pub fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
     // The architecture is checked first, because the other keys may have other meanings in another architecture.

@@ -64,9 +64,6 @@ impl MemoryNeeded {
     }
 
     /// Checks that `available` bytes are enough.
-    ///
-    /// # Errors
-    /// The needed memory is larger than `available`. The error gives both.
     pub fn fits(&self, available: u64) -> Result<(), TooLittleMemory> {
         if self.total() <= available { Ok(()) } else { Err(TooLittleMemory { needed: *self, available }) }
     }

@@ -61,10 +61,6 @@ pub struct BadShape {
 
 impl LlamaShape {
     /// Checks that the forward pass can run a model of this shape.
-    ///
-    /// # Errors
-    /// The forward pass cannot run the shape. The error names the first key of `config.json` whose value is wrong, and
-    /// why.
     pub fn check(&self) -> Result<(), BadShape> {
         let bad = |key, why: String| Err(BadShape { key, why });
         let sizes = [

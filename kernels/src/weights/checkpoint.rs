@@ -4,14 +4,13 @@
 //! Files are mapped into memory, not read. The names, sizes and types of all tensors are checked against the model's
 //! shape before any weight is used.
 
-use super::{Dtype, TensorData, Weights, shipped, tensors};
-use crate::model::LlamaShape;
+use super::{Dtype, TensorData, Weights, tensors};
+use crate::model::{LlamaShape, SHIPPED};
 use memmap2::Mmap;
 use safetensors::SafeTensors;
 use std::collections::HashMap;
 use std::fs::File;
-use std::ops::Deref;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 /// Why a checkpoint cannot be read, or does not fit the model's shape.
@@ -106,10 +105,6 @@ struct Header {
 impl Checkpoint {
     /// Maps the files of `folder` and finds every tensor of `shape` in them. Tensors that the shape does not need are
     /// ignored.
-    ///
-    /// # Errors
-    /// A file cannot be read or is malformed, or a tensor is missing or does not fit the shape. The error names the
-    /// file and the tensor, and says what was expected and what was found.
     pub fn open(folder: &Path, shape: &LlamaShape) -> Result<Checkpoint, BadCheckpoint> {
         let listing = Listing::of(folder)?;
         let mut files = Vec::new();
@@ -123,7 +118,7 @@ impl Checkpoint {
     /// Returns the weights of a model that ships with this crate ([`crate::model::SHIPPED`]). [`crate::model::preset`]
     /// returns the shape of such a model. `None` for any other name.
     pub fn shipped(name: &str) -> Option<Checkpoint> {
-        let file = Bytes::Embedded(shipped::file(name)?);
+        let file = Bytes::Embedded(file(name)?);
         let shape = crate::model::preset(name)?;
         let checkpoint = Checkpoint::of(Listing::Single(name.into()), vec![file], &shape);
         Some(checkpoint.expect("what is shipped fits its shape"))
@@ -251,3 +246,17 @@ fn map(file: &File) -> std::io::Result<Mmap> {
 #[cfg(test)]
 #[path = "checkpoint_tests.rs"]
 mod tests;
+
+/// Bytes of a file, aligned in memory. In the file the tensors begin at multiples of eight bytes, so an aligned file's
+/// tensors can be read in place.
+#[repr(C, align(64))]
+struct Aligned<B: ?Sized>(B);
+
+static TARGET: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/target/model.safetensors"));
+static DRAFT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/draft/model.safetensors"));
+
+/// Returns the bytes of the `model.safetensors` of a model that ships with this crate; `None` for other names.
+pub(super) fn file(name: &str) -> Option<&'static [u8]> {
+    let at = SHIPPED.iter().position(|shipped| *shipped == name)?;
+    Some(&[TARGET, DRAFT][at].0)
+}

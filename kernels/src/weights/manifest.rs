@@ -13,7 +13,6 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// Returns the number of weights in the tensor.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }

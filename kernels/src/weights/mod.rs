@@ -4,7 +4,6 @@
 mod checkpoint;
 mod manifest;
 mod random;
-mod shipped;
 
 pub use checkpoint::{BadCheckpoint, Checkpoint};
 pub use manifest::{TensorSpec, tensors};
@@ -41,7 +40,6 @@ pub enum TensorData<'a> {
     Stored {
         /// The type of the stored numbers.
         dtype: Dtype,
-        /// The bytes of the numbers.
         bytes: &'a [u8],
     },
     /// Random numbers that the device draws. Number `i` is `scale` times a uniform random number in [−1, 1), which is

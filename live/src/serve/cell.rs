@@ -14,7 +14,7 @@ use foretoken_sim::{AcceptanceSource, Arrivals, Ending, Outcome, Run, Serving, T
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The inputs of a live run (an experiment on a device), without its policy.
+/// The inputs of a live run, without its policy.
 pub struct Bench<'a> {
     /// The device with both models loaded, which runs the passes.
     pub machine: &'a mut dyn Machine,
@@ -48,9 +48,6 @@ impl Bench<'_> {
     /// bound that the policy sees, in seconds. `which` is a text for the progress line that says which of all runs this
     /// is, such as `[2 of 8]`. If the device fails during the run, the result is not an error: it says how the run
     /// ended.
-    ///
-    /// # Errors
-    /// The device cannot serve the policy, or the file `tape` cannot be written.
     pub fn record(
         &mut self,
         spec: &PolicySpec,
@@ -86,9 +83,6 @@ impl Bench<'_> {
     /// Warms up the device, so that caches are warm and the clock frequency has risen. Runs both models a few times.
     /// Then serves the first `requests` requests in a closed loop of `max_num_seqs` clients. The warm-up run is
     /// recorded in the file `tape`, so that recording has its usual cost.
-    ///
-    /// # Errors
-    /// The device fails or cannot serve the policy, or the tape cannot be written.
     pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32, tape: &Path) -> Result<Warm> {
         self.machine.warm_up().map_err(|e| Problem::failed(format!("warming up: {e}")))?;
         let (setting, label) = (self.setting, spec.label());
@@ -156,8 +150,7 @@ struct Requests<'a> {
 /// What was measured while the device was warmed up before a live run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
-    /// Mean host time of a step (the time in which the device runs no pass), in seconds. It includes the time for
-    /// recording the step; 0 if not measured.
+    /// Mean host time of a step, in seconds. It includes the time for recording the step; 0 if not measured.
     pub overhead_s: f64,
     /// Warm-up requests per second: their number divided by the time until the last one finished; 0 if none finished.
     pub rate: f64,

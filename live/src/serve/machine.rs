@@ -16,7 +16,6 @@ use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
 pub struct Models {
     /// The target, which verifies.
     pub target: Model,
-    /// The draft model.
     pub draft: Model,
 }
 
@@ -25,9 +24,6 @@ const WEIGHT_SEED: u64 = 1;
 
 impl Models {
     /// Finds the target and the draft that the `[live]` table of an experiment names.
-    ///
-    /// # Errors
-    /// A model is not found or is damaged.
     pub fn find(live: &LiveSpec) -> Result<Models> {
         let random = |which: u64| (live.weights == WeightSource::Random).then_some(WEIGHT_SEED + which);
         Ok(Models {
@@ -70,15 +66,9 @@ pub trait Machine {
     fn name(&self) -> &str;
 
     /// Serves one run.
-    ///
-    /// # Errors
-    /// The run cannot be served on this device.
     fn serve(&mut self, job: Job) -> std::result::Result<Served, CannotServe>;
 
     /// Runs both models a few times, so that threads and caches are warm before the first step.
-    ///
-    /// # Errors
-    /// The device fails; the text is its error.
     fn warm_up(&mut self) -> std::result::Result<(), String>;
 }
 
@@ -93,9 +83,6 @@ pub fn acceptance<'a>(setting: LiveAcceptance, declared: &'a dyn AcceptanceSourc
 }
 
 /// Loads the models onto the device that the `[live]` table names.
-///
-/// # Errors
-/// No device has this name, the device cannot be opened, or the models do not fit into its memory.
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
         Device::Cpu => Ok(Box::new(Loaded::load(cpu(live)?, models, capacity, waiting(live))?)),

@@ -12,9 +12,6 @@ use std::path::Path;
 /// Makes the prompt of each request, as tokens of the target. If the prompts come from a file, the requests take the
 /// texts of the file in order, and begin again with the first text after the last. The lengths of these texts then
 /// replace the prompt lengths of `workload`.
-///
-/// # Errors
-/// The prompts cannot be read, or their tokens do not fit the target's vocabulary.
 pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models) -> Result<Vec<Vec<u32>>> {
     let (target, vocab) = (&models.target.name, models.target.shape.vocab);
     match of {
@@ -97,9 +94,6 @@ fn read_jsonl(path: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns the prompts of a JSON-lines text. Error messages name the file `path`.
-///
-/// # Errors
-/// A line is not a JSON object, a prompt is missing or empty, or the text has no lines that are not blank.
 pub fn parse_jsonl(path: &Path, text: &str) -> Result<Vec<String>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let texts = lines.map(|(n, line)| {

@@ -21,18 +21,12 @@ pub struct LiveRecorder {
 
 impl LiveRecorder {
     /// Starts the tape in the file `path`.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn create(path: &Path, head: &Head, monitor: Monitor) -> Result<LiveRecorder> {
         let tape = TapeWriter::create(path, head).map_err(|e| cannot_write(path, &e))?;
         Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
     }
 
     /// Removes the progress line, writes the end of the tape and returns the statistics of host times.
-    ///
-    /// # Errors
-    /// The end of the tape or an earlier step could not be written.
     pub fn finish(self, tail: &Tail) -> Result<HostTimes> {
         self.monitor.clear();
         if let Some(e) = self.failed {

@@ -15,10 +15,6 @@ use foretoken_sim::{DraftAt, DraftDevice, Drafting};
 
 /// Computes the capacity with which the models must be loaded so that all policies of `plan` (the list of all runs of
 /// the experiment) can run with the settings of every variant.
-///
-/// # Errors
-/// A policy or a setting cannot run live, or a file of a variant cannot be read. The error names the policy, the
-/// setting or the file.
 pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let mut room: Option<Capacity> = None;
     for variant in &plan.variants {
@@ -30,9 +26,6 @@ pub fn check_all(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<Capaci
 
 /// Computes the capacity with which the models must be loaded so that all policies of `plan` (the list of all runs of
 /// the experiment) can run with the settings of one variant.
-///
-/// # Errors
-/// A policy or a setting cannot run live. The error names the policy or the setting.
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     if variant.experiment.hardware.drafting == Drafting::Parallel {

@@ -24,11 +24,10 @@ use std::time::Instant;
 /// were made, and their host times.
 #[derive(Debug, Default, Serialize)]
 pub struct LiveReport {
-    /// The name of the device that served the live runs.
     pub device: String,
     /// In which order the cells ran, as text.
     pub order: &'static str,
-    /// The cells (each one policy with one seed) in the order in which they ran.
+    /// The cells in the order in which they ran.
     pub cells: Vec<LiveCell>,
 }
 
@@ -59,15 +58,12 @@ pub struct Ran {
     /// Number of cells whose results were stored. They are the first cells in the order of the plan, the list of all
     /// runs.
     pub cells: usize,
-    /// Why the plan ended early; `None` if all cells (runs of the plan) ran.
+    /// Why the plan ended early; `None` if all cells ran.
     pub ended: Option<Box<Problem>>,
 }
 
-/// Finds the models, checks the plan, opens the device and runs every cell of the plan (the list of all runs) on it. A
-/// device that fails during a run, and an interrupt by the user, are not errors: [`Ran::ended`] reports them.
-///
-/// # Errors
-/// The plan cannot run live, the device cannot be opened or warmed up, or a file cannot be written.
+/// Finds the models, checks the plan, opens the device and runs every cell of the plan on it. A device that fails
+/// during a run, and an interrupt by the user, are not errors: [`Ran::ended`] reports them.
 pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &AtomicBool) -> Result<Ran> {
     let models = Models::find(live)?;
     let room = refuse::check_all(plan, live, &models)?;
@@ -75,8 +71,8 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
 
-/// Runs every cell of the plan (the list of all runs) on `machine`. If a failure or an interrupt ends the work before
-/// the last cell, the results of the finished cells stay stored.
+/// Runs every cell of the plan on `machine`. If a failure or an interrupt ends the work before the last cell, the
+/// results of the finished cells stay stored.
 pub(super) fn run_on(
     plan: &Plan,
     live: &LiveSpec,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A device that serves runs and, between the runs, times single passes.
 pub trait Timed: Machine {
-    /// Returns the settings with which the machine's profile (its pass times) is measured.
+    /// Returns the settings with which the machine's profile is measured.
     fn setup(&self) -> &Setup;
 
     /// Calls `work` within one session of the device. `work` gets an object that times the machine's passes.
@@ -30,9 +30,6 @@ pub struct Failed(pub String);
 
 /// Loads the target and the draft onto the device once. The allocated memory is enough to serve runs that need at most
 /// `capacity`, and to time all passes of a profile.
-///
-/// # Errors
-/// No device has this name, the device cannot be opened, a pass fails, or the models do not fit into its memory.
 pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &Asked) -> Result<Box<dyn Timed>> {
     match Named::parse(&live.device).map_err(Problem::bad_input)? {
         Named::Cpu => {

@@ -41,9 +41,8 @@ pub struct PassCosts {
 
 /// The input of a comparison of live runs with simulations.
 pub struct Compared<'a> {
-    /// The plan (the list of all runs) of the experiment. Its first policy is the baseline.
+    /// The plan of the experiment. Its first policy is the baseline.
     pub plan: &'a Plan,
-    /// The tapes of the runs.
     pub tapes: Tapes<'a>,
     /// The cells of the folder. A cell has pieces and probes of the machine's speed.
     pub runs: &'a Runs,
@@ -58,10 +57,6 @@ pub struct Compared<'a> {
 
 impl Compared<'_> {
     /// Compares every run with its simulations. Returns the validation, and the data of the figures.
-    ///
-    /// # Errors
-    /// A tape (the log of a run) is missing or damaged, no tape has a step, or the tapes do not belong to the
-    /// experiment.
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let spec = self.plan.variants[0].experiment.validate.clone().unwrap_or_default();
         let ComparedCells { cells: found, undecided, figures, device, mut notes } = self.compare_cells(&spec)?;
@@ -282,9 +277,8 @@ impl Compared<'_> {
         groups.into_iter().filter_map(speedup).filter(|(_, values)| !values.is_empty()).collect()
     }
 
-    /// The arrival rate of a run as a share of the policy's own service rate (the rate of requests that its closed loop
-    /// sustains). The service rates are those that were measured before the loads were set. `None` if the run's rate
-    /// was not set, or if no rates were measured.
+    /// The arrival rate of a run as a share of the policy's own service rate. The service rates are those that were
+    /// measured before the loads were set. `None` if the run's rate was not set, or if no rates were measured.
     fn share(&self, entry: &RunEntry) -> Option<f64> {
         let rate = |policy: usize| self.runs.rates.get(policy).copied();
         match entry.load {
@@ -334,11 +328,10 @@ struct ComparedCells<'a> {
 
 /// The comparison of a cell of which at least one piece is compared.
 struct ComparedCell<'a> {
-    /// The entry of the cell in the list of runs.
     entry: &'a RunEntry,
     report: CellReport,
-    /// The measured and the predicted service rate (the rate of requests that the policy sustains) of a closed loop.
-    /// `None` for other loads, and for a closed loop that is too short.
+    /// The measured and the predicted service rate of a closed loop. `None` for other loads, and for a closed loop that
+    /// is too short.
     rate: Option<PolicyValue>,
 }
 
@@ -349,9 +342,8 @@ fn host_times(tape: &Tape) -> HostTimes {
     clock.times()
 }
 
-/// A sentence names at most this number of partial runs (recorded only up to some step), or of undecided cells
-/// (policies at loads that are not compared). If there are more, the sentence gives only the number of the further
-/// ones.
+/// A sentence names at most this number of partial runs (recorded only up to some step), or of undecided cells. If
+/// there are more, the sentence gives only the number of the further ones.
 const MOST_PARTS: usize = 5;
 
 /// A sentence that names the undecided cells. A cell is undecided if all its pieces are left out of the comparison.

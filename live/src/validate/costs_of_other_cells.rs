@@ -9,15 +9,12 @@ use foretoken_run::spec::problem::Result;
 use foretoken_servers::compare::live_runs::PieceReport;
 use foretoken_sim::Pair;
 
-/// For each cell: the timed passes of the pieces (live runs with repeats) that the comparison uses.
+/// For each cell: the timed passes of the pieces that the comparison uses.
 pub struct CostsOfOtherCells(Vec<Learned>);
 
 impl CostsOfOtherCells {
     /// Collects the timed passes of all cells. `paces` has, for each piece of each cell, the factor by which passes
     /// took longer than usual. Pass times are divided by this factor.
-    ///
-    /// # Errors
-    /// A tape is damaged.
     pub fn of(tapes: &Tapes, cells: &[Vec<PieceReport>], paces: &[Vec<Pace>]) -> Result<CostsOfOtherCells> {
         // This reader's notes about tapes are dropped, because the comparison reads the same tapes and reports the same
         // notes.

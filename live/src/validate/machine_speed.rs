@@ -77,8 +77,8 @@ impl Pace {
     }
 
     /// The factor by which passes of `tokens` new tokens took longer than usual. The factor is interpolated between the
-    /// probed passes (passes of fixed shapes that show the machine's speed), on a logarithmic scale of tokens. Outside
-    /// of their range it is the factor of the nearest probed pass. Without probed passes it is 1.
+    /// probed passes, on a logarithmic scale of tokens. Outside of their range it is the factor of the nearest probed
+    /// pass. Without probed passes it is 1.
     pub fn factor(&self, role: Role, tokens: u64) -> f64 {
         let points = match role {
             Role::Target => &self.by_tokens.target,
@@ -166,7 +166,7 @@ mod tests {
     fn a_pace_depends_on_tokens() {
         let pass =
             |role, requests, new| Probed { role, shape: Shape { kind: Kind::Verify, requests, new, context: 64 } };
-        // The probed passes (passes of fixed shapes that show the machine's speed) may be in any order.
+        // The probed passes may be in any order.
         let probed = [pass(Role::Target, 8, 4), pass(Role::Target, 8, 1), pass(Role::Draft, 8, 1)];
         let probe = |a, b, c| Probe { seconds: vec![a, b, c] };
         let all = [probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1), probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1)];
@@ -181,8 +181,7 @@ mod tests {
         close(1, 1.6 / 1.3);
         close(32, 2.2 / 2.1);
         close(500, 2.2 / 2.1);
-        // For the interpolation of the machine's pace (the factor by which passes took longer than usual), 16 tokens
-        // are halfway between 8 and 32 on the logarithmic scale.
+        // For the interpolation of the machine's pace, 16 tokens are halfway between 8 and 32 on the logarithmic scale.
         close(16, (1.6 / 1.3 + 2.2 / 2.1) / 2.0);
         assert_eq!(slow.factor(Role::Draft, 3), 1.0);
         // A time that an interruption lengthened is left out of the usual time.

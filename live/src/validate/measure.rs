@@ -16,10 +16,6 @@ impl Measuring<'_> {
     /// they measure the service rates (requests per second that each policy sustains) from which the other loads are
     /// set. Every second round runs the cells in reverse order, so that no cell always runs early. After each piece, a
     /// part of the profile is measured, unless a profile is given.
-    ///
-    /// # Errors
-    /// The workload has no arrival times that can be scaled to a rate, or has too few requests. The device or a file
-    /// fails. The user interrupts the validation.
     pub fn run(self) -> Result<Runs> {
         if self.setting.arrivals() != Arrivals::Open {
             return Err(no_arrivals());
@@ -47,16 +43,15 @@ impl Measuring<'_> {
         Ok(pieces.runs)
     }
 
-    /// The cells (a policy at a load) whose requests arrive at a given rate, not in a closed loop. Each policy runs at
-    /// each of the shares `loads` of its own service rate (the rate of requests that its closed loop sustained). Unless
-    /// `common_load` is 0, all policies also run at a common rate, so that they can be compared.
+    /// The cells whose requests arrive at a given rate, not in a closed loop. Each policy runs at each of the shares
+    /// `loads` of its own service rate. Unless `common_load` is 0, all policies also run at a common rate, so that they
+    /// can be compared.
     fn open_loads(&self) -> Vec<RunEntry> {
         let common = (self.spec.common_load > 0.0).then_some(Load::Common(self.spec.common_load));
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);
         let all = (0..self.policies.len()).flat_map(|policy| loads().map(move |load| (policy, load)));
-        // The common rate is a share of the baseline's service rate (the rate of requests that its closed loop
-        // sustained). If this share is also one of the baseline's own loads, the baseline already has this cell and
-        // does not get it a second time.
+        // The common rate is a share of the baseline's service rate. If this share is also one of the baseline's own
+        // loads, the baseline already has this cell and does not get it a second time.
         let repeated = |&(policy, load): &(usize, Load)| match load {
             Load::Common(share) => policy == 0 && self.spec.loads.contains(&share),
             _ => false,
@@ -80,9 +75,6 @@ fn usual_context(workload: &Workload) -> u32 {
 }
 
 /// Refuses a plan with several variants or seeds, because a validation has one of each.
-///
-/// # Errors
-/// The plan has several variants or several seeds.
 pub fn check_one_setting(plan: &Plan) -> Result<()> {
     let (settings, seeds) = (plan.variants.len(), plan.seeds.len());
     if (settings, seeds) == (1, 1) {

@@ -1,5 +1,5 @@
-//! Measures the simulator's errors. Live runs of a device are simulated on the event clock (simulated time that jumps
-//! from event to event), and the numbers of each live run are compared with the numbers of its simulations.
+//! Measures the simulator's errors. Live runs of a device are simulated on the event clock, and the numbers of each
+//! live run are compared with the numbers of its simulations.
 //!
 //! [`run_and_compare`] runs the whole validation. [`Measuring`] makes the live runs in pieces ([`piece`]: a live run
 //! and its repeat), with probes of the machine's speed in between ([`probe`]). [`runs`] lists the live runs.

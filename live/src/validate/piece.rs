@@ -38,8 +38,7 @@ pub struct Measuring<'a> {
     pub setting: Setting,
     /// The prompt tokens of all requests of the workload.
     pub prompts: Vec<Vec<u32>>,
-    /// The profile (measured pass times with fitted costs), of which a part (slice) is measured after each piece.
-    /// `None` if a profile is given.
+    /// The profile, of which a part (slice) is measured after each piece. `None` if a profile is given.
     pub slices: Option<&'a mut Slices>,
     /// The results folder, which gets the tapes and the list of runs.
     pub folder: &'a Folder,
@@ -48,13 +47,13 @@ pub struct Measuring<'a> {
 }
 
 /// The share of the profile's time budget that is spent before the live runs. Policies decide by the costs measured in
-/// this first slice. The rest of the budget is spent between the pieces: each round (one piece of every policy at every
-/// load) gets a share equal to the first slice.
+/// this first slice. The rest of the budget is spent between the pieces: each round gets a share equal to the first
+/// slice.
 pub fn first_slice(spec: &ValidateSpec) -> f64 {
     1.0 / (f64::from(spec.pieces) + 1.0)
 }
 
-/// The pieces (live runs with repeats) of a validation, while they are made.
+/// The pieces of a validation, while they are made.
 pub struct Pieces<'a> {
     /// The content of `runs.json`: the cells, with the pieces made so far.
     pub runs: Runs,
@@ -76,9 +75,6 @@ impl<'a> Pieces<'a> {
 
     /// Makes the next piece of the cell with index `at` in the list of runs. Then measures a part of the profile,
     /// unless a profile is given.
-    ///
-    /// # Errors
-    /// The device or a file fails, the workload has too few requests, or the user interrupts the validation.
     pub fn make(&mut self, at: usize) -> Result<()> {
         self.piece(at)?;
         self.made += 1;
@@ -186,9 +182,6 @@ impl<'a> Pieces<'a> {
 
     /// Computes the service rate of each policy: the requests per second that its closed loops sustained. The arrival
     /// rates of all runs that are not closed loops are shares of these rates.
-    ///
-    /// # Errors
-    /// A tape (the log of a run) cannot be read, or a closed loop is too short.
     pub fn know_rates(&mut self) -> Result<()> {
         let rate = |entry: &RunEntry| {
             let Load::Closed(clients) = entry.load else { unreachable!("closed loops only") };

@@ -16,9 +16,6 @@ pub struct PieceRequests {
 
 /// Scales the workload's arrival times to a mean of `rate` requests per second. Returns the requests that arrive in the
 /// `nth` interval (from 0) of `run_s` seconds, but at least two requests. The first of them arrives at time 0.
-///
-/// # Errors
-/// The workload has no arrivals to scale, or too few requests.
 pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<PieceRequests> {
     let span = own.arrival.last().zip(own.arrival.first()).map_or(0.0, |(last, first)| (*last - *first).as_s());
     if span <= 0.0 {

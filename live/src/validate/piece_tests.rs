@@ -1,5 +1,5 @@
-//! Runs a validation on a machine whose probes (timings of a few fixed passes) have prescribed times. Checks the order
-//! of the runs, and which pieces (live runs with repeats) the comparison uses and which it leaves out.
+//! Runs a validation on a machine whose probes have prescribed times. Checks the order of the runs, and which pieces
+//! the comparison uses and which it leaves out.
 
 use super::*;
 use crate::profiling::{Asked, Limits};
@@ -51,8 +51,7 @@ profile_s = 0.5
 "#;
 
 /// A machine that serves on the CPU. A timed pass takes 1 ms times a prescribed factor. The factor is equal for all
-/// passes of one call of `Timed::time`. Each call is one probe (a timing of a few fixed passes), because no profile
-/// is measured.
+/// passes of one call of `Timed::time`. Each call is one probe, because no profile is measured.
 struct Prescribed {
     inner: Box<dyn Timed>,
     /// The factors on the time of 1 ms that passes take, one for each call of `Timed::time`, in order. Later calls have
@@ -157,7 +156,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for entry in &runs.entries {
         assert_eq!(entry.pieces.len(), 3);
         assert!(entry.pieces.iter().all(|p| p.tapes.len() == 2 && p.probes.len() == 3));
-        // Later pieces (live runs with repeats) of a cell serve later requests of the workload.
+        // Later pieces of a cell serve later requests of the workload.
         assert!(entry.pieces.windows(2).all(|pair| pair[0].first < pair[1].first), "{entry:?}");
     }
     assert_eq!((validation.counted, validation.undecided.len()), ((12, 12), 0));
@@ -179,8 +178,8 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     place("of 2 cells at 0.5");
 }
 
-/// The machine changes its speed during the second piece of the second closed loop (a policy served with a fixed number
-/// of clients). The comparison leaves out this piece. It uses the other pieces of this policy at this load.
+/// The machine changes its speed during the second piece of the second closed loop. The comparison leaves out this
+/// piece. It uses the other pieces of this policy at this load.
 #[test]
 fn a_piece_in_which_the_machine_changed_is_left_out() {
     let steady = vec![1.0; ROUND];

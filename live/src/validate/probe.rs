@@ -32,18 +32,18 @@ pub struct Probe {
     pub seconds: Vec<f64>,
 }
 
-/// Number of probes (timings of a few fixed passes) in a piece: before, between and after its two live runs.
+/// Number of probes in a piece: before, between and after its two live runs.
 pub const PROBES: usize = 3;
-/// Time that a probe (a timing of a few fixed passes) spends on each pass. A probe goes on longer while the pass has
-/// fewer than 5 samples ([`TIMES`]). The time includes the pass that runs before each series of samples and gives no
-/// sample. If other virtual machines share a cache, the median over 20 ms of passes differs by 6 % from the median over
-/// the seconds around it. The median over a quarter of a second still differs by 4 %.
+/// Time that a probe spends on each pass. A probe goes on longer while the pass has fewer than 5 samples ([`TIMES`]).
+/// The time includes the pass that runs before each series of samples and gives no sample. If other virtual machines
+/// share a cache, the median over 20 ms of passes differs by 6 % from the median over the seconds around it. The median
+/// over a quarter of a second still differs by 4 %.
 const EACH: Duration = Duration::from_millis(80);
-/// (fewest, most) samples of each pass in a probe (a timing of a few fixed passes). With fewer samples, a sample that
-/// an interruption lengthened cannot be recognised.
+/// (fewest, most) samples of each pass in a probe. With fewer samples, a sample that an interruption lengthened cannot
+/// be recognised.
 const TIMES: (usize, usize) = (5, 400);
-/// After this time, a probe (a timing of a few fixed passes) stops timing a pass even if the pass has fewer samples
-/// than wanted, because a pass of a large model may take seconds.
+/// After this time, a probe stops timing a pass even if the pass has fewer samples than wanted, because a pass of a
+/// large model may take seconds.
 const LONG: Duration = Duration::from_secs(1);
 /// Number of timed samples of a pass that a probe takes in a row. One pass that is not counted runs before them, as in
 /// a profile.
@@ -89,9 +89,6 @@ pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Pr
 }
 
 /// Makes a probe of the machine's speed: times each of the passes `probed` on the machine.
-///
-/// # Errors
-/// A pass fails.
 pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut found = Ok(Probe { seconds: Vec::new() });
     machine.time(&mut |passes| found = timed(passes, probed));
@@ -238,8 +235,7 @@ mod tests {
         let mut machine = Slow(0);
         let all = probed(&setup(), 8, 200, 150);
         assert_eq!(timed(&mut machine, &all).unwrap().seconds, [2.0; 5]);
-        // The probe (a timing of fixed passes) takes one sample of each of its five passes. One pass that is not
-        // counted runs before each sample.
+        // The probe takes one sample of each of its five passes. One pass that is not counted runs before each sample.
         assert_eq!(machine.0, 10);
     }
 

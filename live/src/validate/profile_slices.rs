@@ -26,9 +26,6 @@ impl Slices {
     }
 
     /// Measures the next part (slice) of the profile: makes visits until the condition `until` holds.
-    ///
-    /// # Errors
-    /// A pass fails, or the user interrupts the measurement.
     pub fn go_on(&mut self, machine: &mut dyn Timed, until: Until, interrupt: &AtomicBool) -> Result<()> {
         let (effort, begun) = ((self.setup.effort(), until), Instant::now());
         let mut result: std::result::Result<(), MeasureError<Failed, Infallible>> = Ok(());
@@ -43,9 +40,6 @@ impl Slices {
     }
 
     /// Fits the profile's costs to all visits made so far.
-    ///
-    /// # Errors
-    /// Costs cannot be fitted to the visits.
     pub fn profile(&self, measured_at: String) -> Result<Profile> {
         let busy = self.begun.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
         self.setup

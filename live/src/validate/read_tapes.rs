@@ -36,9 +36,6 @@ const RUN_AGAIN: &str = "run it again, or compare what lies before the damage wi
 impl Tapes<'_> {
     /// Reads the tape `name`. If the manifest lists the tape, the tape must be complete. If the manifest does not list
     /// the tape and says that not all runs ended, the tape may be missing or end where the run was killed.
-    ///
-    /// # Errors
-    /// The tape is missing, damaged, or not the one that the manifest lists.
     pub fn read(&self, name: &str) -> Result<Recording> {
         let full = format!("{TAPES}/{name}");
         let (path, listed) = (self.folder.join(&full), self.manifest.files.get(&full));
@@ -120,8 +117,7 @@ pub struct PieceTapes {
 pub struct CellTapes {
     /// The pieces that count in the comparison and have at least one tape with a step.
     pub pieces: Vec<PieceTapes>,
-    /// For each partial tape (a log that ends before its run had served all requests): how much of the run the tape
-    /// has. Only for pieces that the comparison uses.
+    /// For each partial tape: how much of the run the tape has. Only for pieces that the comparison uses.
     pub parts: Vec<PartialRun>,
 }
 
@@ -136,7 +132,6 @@ pub struct TapeReader<'a> {
 }
 
 impl<'a> TapeReader<'a> {
-    /// Makes a reader of these tapes.
     pub fn new(tapes: &'a Tapes<'a>) -> TapeReader<'a> {
         TapeReader { notes: Vec::new(), tapes, unended: None }
     }
@@ -144,10 +139,6 @@ impl<'a> TapeReader<'a> {
     /// Reads the tapes of all pieces of one policy at one load. Returns the tapes of the pieces that count in the
     /// comparison, and says which of these tapes are partial. Tapes without a step are left out with a note. Partial
     /// tapes of pieces that do not count only get a note.
-    ///
-    /// # Errors
-    /// A tape is missing or damaged, or more than one tape has no end (a killed process leaves only one such tape).
-    /// With [`Tapes::intact`], neither damage nor a missing end is an error.
     pub fn read_cell(&mut self, pieces: &[PieceReport]) -> Result<CellTapes> {
         let mut cell = CellTapes { pieces: Vec::new(), parts: Vec::new() };
         for (index, piece) in pieces.iter().enumerate() {

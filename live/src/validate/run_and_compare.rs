@@ -41,7 +41,6 @@ const PROFILED: &str = "profiled";
 
 /// Which experiment to validate (to compare live runs with simulations), and how.
 pub struct Request<'a> {
-    /// Path of the experiment file.
     pub experiment: &'a Path,
     /// Changes of the experiment's settings, each as `key=value`.
     pub sets: &'a [String],
@@ -73,10 +72,6 @@ pub struct Outcome {
 }
 
 /// Runs an experiment on a device and compares the runs with the simulator.
-///
-/// # Errors
-/// The experiment cannot be validated, the device or a file fails, or the user interrupts the validation. The
-/// recordings made so far stay in the folder.
 pub fn run_and_compare(request: Request) -> Result<Outcome> {
     let begun = Instant::now();
     let mut plan = load_plan(request.experiment, request.sets)?;
@@ -134,10 +129,6 @@ pub struct Comparing<'a> {
 
 /// Compares the live runs of an existing folder with simulations, and writes the comparison. It runs nothing on a
 /// device.
-///
-/// # Errors
-/// The folder, a tape or the profile is missing, is damaged, or does not belong to the runs. The profile was fitted to
-/// one of these runs.
 pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     let path = comparing.folder;
     let runs = Runs::of(path)?;
@@ -170,7 +161,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
     write_outcome(&compared, &Folder::at(to))
 }
 
-/// Loads an experiment's plan (the list of all its runs) and prepares it for live runs.
+/// Loads an experiment's plan and prepares it for live runs.
 fn load_plan(experiment: &Path, sets: &[String]) -> Result<Plan> {
     let mut plan = Plan::load(experiment, sets)?;
     prepare(&mut plan);
@@ -212,8 +203,7 @@ impl Profiling<'_> {
         interrupt: &AtomicBool,
     ) -> Result<&'static str> {
         let (name, text) = match &self.given {
-            // The text is copied unchanged, so that the seal (a checksum at the end of the text) of an edited profile
-            // stays wrong.
+            // The text is copied unchanged, so that the seal of an edited profile stays wrong.
             Some(given) => (PROFILE, given.text.clone()),
             None => {
                 let (share, whole_s) = (first_slice(self.spec), self.spec.profile_s);

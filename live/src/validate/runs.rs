@@ -51,10 +51,9 @@ pub enum Load {
     /// A closed loop with this number of clients. It measures the policy's service rate, the rate of requests that the
     /// loop sustains.
     Closed(u32),
-    /// Arrivals at this share of the policy's own service rate (the rate of requests that its closed loop sustained).
+    /// Arrivals at this share of the policy's own service rate.
     Own(f64),
-    /// Arrivals at this share of the baseline's service rate (the rate of requests that its closed loop sustained). All
-    /// policies get this rate, so that they can be compared.
+    /// Arrivals at this share of the baseline's service rate. All policies get this rate, so that they can be compared.
     Common(f64),
     /// The arrivals of the experiment, unchanged: the load of a run by `foretoken live`.
     AsRun,
@@ -119,9 +118,6 @@ impl Runs {
 
     /// Reads `runs.json`, the list of a folder's live runs. If the folder has no such file, makes a list with one cell
     /// for each tape.
-    ///
-    /// # Errors
-    /// The list is damaged or of another version, or the folder has no tape.
     pub fn of(folder: &Path) -> Result<Runs> {
         let list = folder.join(RUNS_JSON);
         if list.exists() {
@@ -160,9 +156,6 @@ impl Runs {
     }
 
     /// Checks that this list of runs has every tape that the manifest has.
-    ///
-    /// # Errors
-    /// A tape is missing from the list.
     pub fn check(&self, folder: &Path, manifest: &Manifest) -> Result<()> {
         let known = |name: &str| self.entries.iter().flat_map(RunEntry::tapes).any(|tape| tape == name);
         let finished = manifest.files.keys().filter_map(|name| name.strip_prefix(TAPES)?.strip_prefix('/'));

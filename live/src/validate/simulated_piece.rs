@@ -80,8 +80,7 @@ struct SimulatedRun {
 
 impl Replay<'_> {
     /// Simulates the run with the acceptance source `acceptance`. The time of a pass is the product of three numbers:
-    /// the time that the costs give, the machine's pace (the factor by which passes took longer than usual), and
-    /// `slower`.
+    /// the time that the costs give, the machine's pace, and `slower`.
     fn run(&self, acceptance: &dyn AcceptanceSource, slower: f64) -> SimulatedRun {
         let (setting, head) = (self.setting, self.head);
         let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);

@@ -5,8 +5,8 @@ use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
 use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time};
 
-/// An executor that forwards all calls to the executor `inner`. It records the calls as steps, and adds host time (time
-/// in which no pass runs) between steps.
+/// An executor that forwards all calls to the executor `inner`. It records the calls as steps, and adds host time
+/// between steps.
 pub struct TraceRecorder<E> {
     inner: E,
     /// True if the run has no speculation. A target pass then has one new token per decode request.

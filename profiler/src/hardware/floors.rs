@@ -130,7 +130,6 @@ pub enum Join {
     /// The root of the sum of their squares: they overlap where one is longer.
     #[default]
     Root,
-    /// Their sum.
     Sum,
 }
 

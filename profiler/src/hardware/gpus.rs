@@ -98,9 +98,6 @@ impl GpuChoice {
     }
 
     /// The datasheet numbers of the chosen GPU.
-    ///
-    /// # Errors
-    /// There is no preset of this name, or a number of the datasheet is not finite and above 0.
     pub fn gpu(&self) -> Result<Cow<'_, Gpu>, BadLatency> {
         match self {
             GpuChoice::Preset(GpuName(name)) => match gpu(name) {

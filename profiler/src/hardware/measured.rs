@@ -37,9 +37,6 @@ pub struct MeasuredSpec {
 
 impl MeasuredSpec {
     /// Checks the values that serde cannot check.
-    ///
-    /// # Errors
-    /// `batched` is empty, a time is negative or not finite, or a list's sizes do not rise or its times fall.
     pub fn check(&self) -> Result<(), BadLatency> {
         if self.batched.is_empty() {
             return Err(bad("batched", "needs at least one [tokens, seconds]"));
@@ -65,9 +62,6 @@ impl MeasuredSpec {
     }
 
     /// Builds the latency model that interpolates between the measured sizes.
-    ///
-    /// # Errors
-    /// The errors of [`check`](Self::check).
     pub fn build(&self) -> Result<Measured, BadLatency> {
         self.check()?;
         let curve = |points: &[(u64, f64)]| Curve(points.iter().map(|&(x, s)| (x, Time::from_s(s))).collect());

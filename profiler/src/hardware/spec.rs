@@ -29,10 +29,6 @@ pub enum LatencySpec {
 
 impl LatencySpec {
     /// Checks the values that serde cannot check.
-    ///
-    /// # Errors
-    /// A value of the latency model is out of its range. For a linear cost, this is a coefficient that is negative or
-    /// not finite. The error names the setting.
     pub fn check(&self) -> Result<(), BadLatency> {
         match self {
             LatencySpec::Linear(c) => {

@@ -24,9 +24,6 @@ pub struct StaircaseSpec {
 
 impl StaircaseSpec {
     /// Checks the values that serde cannot check.
-    ///
-    /// # Errors
-    /// `steps` is empty or its sizes do not rise, or a time is negative or not finite.
     pub fn check(&self) -> Result<(), BadLatency> {
         if self.steps.is_empty() {
             return Err(bad("steps", "needs at least one [tokens, seconds]"));
@@ -44,9 +41,6 @@ impl StaircaseSpec {
     }
 
     /// Builds the latency model that pads passes to the captured sizes.
-    ///
-    /// # Errors
-    /// The errors of [`check`](Self::check).
     pub fn build(&self) -> Result<Staircase, BadLatency> {
         self.check()?;
         let mut highest = 0.0f64;

@@ -5,9 +5,8 @@ use crate::hardware::LatencySpec;
 use crate::shapes::Role;
 use foretoken_report::intact::seal::{self, Syntax, Unsealed};
 
-/// The version of the format of measured profiles (costs fitted to passes that were timed one by one). Only this
-/// version is written and read. Version 2 changed the fitted table of pass times: it has the cost of context at several
-/// context lengths.
+/// The version of the format of measured profiles. Only this version is written and read. Version 2 changed the fitted
+/// table of pass times: it has the cost of context at several context lengths.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Why a text cannot be read as a profile.
@@ -49,9 +48,6 @@ const HEAD: &str = "\
 
 impl Profile {
     /// Reads the text of a profile and checks its values.
-    ///
-    /// # Errors
-    /// The text is not a valid profile. An error of the TOML parser names the line.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let table: toml::Table = toml::from_str(text).map_err(toml_error)?;
         Profile::check_version(&table)?;
@@ -62,9 +58,6 @@ impl Profile {
 
     /// Checks that the file's `schema_version` is the version that this Foretoken reads. Callers do this before they
     /// read other keys.
-    ///
-    /// # Errors
-    /// The version is missing, wrong, older or newer.
     pub fn check_version(table: &toml::Table) -> Result<(), ProfileError> {
         match table.get("schema_version").and_then(toml::Value::as_integer) {
             None => Err(ProfileError::NotAProfile),
@@ -77,16 +70,12 @@ impl Profile {
 
     /// Checks the linear costs, the table, the noise and the repeatability of the target and the draft model. Also
     /// checks that every measured time is above 0.
-    ///
-    /// # Errors
-    /// A value is wrong. The error names the first wrong key and what is wrong with its value.
     pub fn check(&self) -> Result<(), ProfileError> {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// Returns a warning if the text of a profile's file has no seal (a checksum on its last line), or if the seal
-    /// shows that the text was changed after it was written; otherwise `None`. A change is not an error, because users
-    /// may edit a profile.
+    /// Returns a warning if the text of a profile's file has no seal, or if the seal shows that the text was changed
+    /// after it was written; otherwise `None`. A change is not an error, because users may edit a profile.
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,

@@ -5,11 +5,10 @@ mod file;
 mod model;
 #[cfg(test)]
 mod tests;
-mod truth;
 
 pub use file::{ProfileError, SCHEMA_VERSION};
+pub use model::Truth;
 pub use model::{ByRegion, Errors, LinearFit, Measurement, ModelInfo, ModelProfile, OlsFit, Range};
-pub use truth::Truth;
 
 use crate::hardware::LatencySpec;
 use crate::shapes::Role;
@@ -71,8 +70,7 @@ pub struct DeviceInfo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measuring {
-    /// Seed that decides the order in which shapes are measured, and the fold (part of the cross-validation) of each
-    /// shape.
+    /// Seed that decides the order in which shapes are measured, and the fold of each shape.
     pub seed: u64,
     /// Number of timed passes of the target and the draft model together.
     pub passes: u64,
@@ -102,7 +100,7 @@ impl Profile {
     }
 
     /// Returns a latency model that gives the pass times of the model `role`. `truth` chooses the fitted table of pass
-    /// times, the linear fit, or the staircase (a pass is padded to the next larger number of tokens in the table).
+    /// times, the linear fit, or the staircase.
     pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
         self.of(role).truth(truth)
     }

@@ -1,6 +1,5 @@
 //! The part of a profile for one model (the target or the draft): its measured pass times and the costs fitted to them.
 
-use super::truth::Truth;
 use crate::hardware::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use crate::shapes::{Kind, Region, Shape};
 use foretoken_sim::Coefficients;
@@ -14,8 +13,7 @@ pub struct ModelProfile {
     /// add noise of this size.
     pub noise_cv: f64,
     /// Mean relative difference between two measurements of a shape: between the median times of the first and of the
-    /// second half of the shape's visits (a few timed passes each). No latency model can be expected to have a smaller
-    /// error.
+    /// second half of the shape's visits. No latency model can be expected to have a smaller error.
     pub repeatability: f64,
     /// Name, size and weights of the model.
     pub model: ModelInfo,
@@ -44,7 +42,6 @@ pub struct ModelInfo {
     pub weights: String,
     /// Number type of the weight matrices on the device, such as `bf16`.
     pub dtype: String,
-    /// Number of parameters of the model.
     pub parameters: u64,
     /// Number of tokens in the vocabulary.
     pub vocab: u32,
@@ -207,8 +204,8 @@ impl From<Measurement> for Row {
 }
 
 impl ModelProfile {
-    /// Returns the latency model that `truth` chooses: the fitted table of pass times, the linear fit, or the staircase
-    /// (a pass is padded to the next larger number of tokens in the table).
+    /// Returns the latency model that `truth` chooses: the fitted table of pass times, the linear fit, or the
+    /// staircase.
     pub fn truth(&self, truth: Truth) -> LatencySpec {
         match truth {
             Truth::Table => LatencySpec::Measured(self.table.clone()),
@@ -234,4 +231,17 @@ impl ModelProfile {
         };
         StaircaseSpec { steps, alpha_s: self.linear.alpha_s, tail_gamma_s, tail_delta_s }
     }
+}
+
+/// Which latency model of a profile gives the true pass times of an experiment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Truth {
+    /// The measured times, interpolated between the measured sizes.
+    #[default]
+    Table,
+    /// The linear fit to the measured times, with coefficients α, γ and δ.
+    Linear,
+    /// A staircase: the measured sizes count as captured CUDA-graph sizes, and a pass is padded to the next larger one.
+    Staircase,
 }

@@ -53,7 +53,7 @@ fn a_text_that_is_no_profile_gives_a_reason() {
 }
 
 /// Each of these changes of a profile's text must be reported: a flipped bit in any byte of the text, a cut before any
-/// byte, an edited number, a missing seal (the checksum on the last line).
+/// byte, an edited number, a missing seal.
 #[test]
 fn an_edit_or_damage_is_reported() {
     let text = profile(line, 0.0).to_toml();

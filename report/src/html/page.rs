@@ -31,7 +31,6 @@ pub struct Page {
     pub beside: Vec<String>,
 }
 
-/// A section of a page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
     /// The section's anchor (id in links): letters, digits and `-`.
@@ -66,7 +65,6 @@ pub enum Part {
     Missing(String),
     /// A table that the reader can sort.
     Table(Table),
-    /// A list of facts, each with a name and a value.
     Facts(Vec<(String, String)>),
     /// Text that is shown as it is, folded away under a title.
     Folded {

@@ -15,17 +15,13 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// A row of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// The values of the row, one per column.
     pub values: Vec<Value>,
-    /// Is the row shown in grey italics? True for the baseline (plain decoding) and for an oracle (a policy that no
-    /// server can run), because a user would not choose them.
+    /// Is the row shown in grey italics? True for the baseline and for an oracle, because a user would not choose them.
     pub apart: bool,
 }
 
-/// A value in a row of a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Value {
     /// The text of the value, as it is shown.
@@ -59,7 +55,6 @@ impl Row {
 }
 
 impl Value {
-    /// A value that is a text.
     pub fn text(text: impl Into<String>) -> Value {
         Value { text: text.into(), ..Value::default() }
     }

@@ -8,9 +8,6 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// Waits until the file's bytes and the file's name in its folder are on the disk. `path` is the file's path.
-///
-/// # Errors
-/// The disk fails or is full.
 pub fn settle(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;
     settle_name(path)
@@ -19,9 +16,6 @@ pub fn settle(file: &File, path: &Path) -> io::Result<()> {
 /// Waits until the name of the file at `path` is on the disk. The caller has just made or renamed this file.
 ///
 /// Returns `Ok` where the system or the file system cannot sync a folder, and where the folder cannot be opened.
-///
-/// # Errors
-/// The disk fails.
 pub fn settle_name(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(folder) = File::open(folder) else { return Ok(()) };

@@ -70,9 +70,6 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Begins a new file: writes the eight bytes that name the file's kind and layout version.
-    ///
-    /// # Errors
-    /// The writer fails.
     pub fn begin(mut out: W, kind: Kind) -> io::Result<Writer<W>> {
         out.write_all(&kind.magic())?;
         Ok(Writer { out, at: At::begin(kind) })
@@ -84,10 +81,6 @@ impl<W: Write> Writer<W> {
         Writer { out, at }
     }
 
-    /// Appends a frame with the given body.
-    ///
-    /// # Errors
-    /// The writer fails, or the body has 4 GiB or more.
     pub fn frame(&mut self, body: &[u8]) -> io::Result<()> {
         let len = u32::try_from(body.len())
             .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "more than 4 GiB in one frame"))?;
@@ -107,10 +100,6 @@ impl<W: Write> Writer<W> {
         self.at
     }
 
-    /// Flushes the writer.
-    ///
-    /// # Errors
-    /// The writer fails.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -212,9 +201,6 @@ pub enum FrameError {
 impl<R: Read> Reader<R> {
     /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is cut within these
     /// bytes.
-    ///
-    /// # Errors
-    /// The file is of another kind or version, or cannot be read.
     pub fn begin(mut input: R, kind: Kind) -> Result<Option<Reader<R>>, FrameError> {
         let mut magic = [0; 8];
         let there = fill(&mut input, &mut magic)?;
@@ -227,9 +213,6 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads the next frame and puts its body into `body`, in place of earlier contents.
-    ///
-    /// # Errors
-    /// The frame is damaged, or cannot be read. After an error no further frame of the file can be read.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();
         let mut front = [0; FRONT];

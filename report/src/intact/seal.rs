@@ -1,7 +1,7 @@
 //! Texts that end in a checksum of the text, their seal. In a JSON object, the seal is the last member, `seal`. In
 //! TOML, the seal is a comment on the last line, `# seal: …`.
 
-/// The format of a text, JSON or TOML. It decides how and where the seal (a checksum of the text) stands in the text.
+/// The format of a text, JSON or TOML. It decides how and where the seal stands in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// A JSON object, printed over several lines. The seal is its last member.
@@ -13,10 +13,10 @@ pub enum Syntax {
 /// Why a text fails the check of its seal, the checksum at its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealed {
-    /// The text does not end in a seal (a checksum of the text).
+    /// The text does not end in a seal.
     #[error("it has no checksum of itself at its end")]
     Absent,
-    /// The seal (the checksum at the end of the text) does not match the text, so the text was changed.
+    /// The seal does not match the text, so the text was changed.
     #[error("its checksum is {expected}, and its text gives {found}")]
     Broken {
         /// The checksum at the end of the text.
@@ -44,9 +44,6 @@ impl Syntax {
 
 /// Returns the text with a seal, a checksum of the text, at its end. A JSON text must be an object with at least one
 /// member, and its last `}` must stand alone on a line.
-///
-/// # Panics
-/// If a JSON text does not end in a line with only `}`.
 pub fn seal(syntax: Syntax, text: &str) -> String {
     let mut out = match syntax {
         Syntax::Json => {
@@ -60,10 +57,7 @@ pub fn seal(syntax: Syntax, text: &str) -> String {
     out
 }
 
-/// Checks that a text ends in a seal (a checksum of the text before it) and that the seal matches.
-///
-/// # Errors
-/// The seal is missing or does not match.
+/// Checks that a text ends in a seal and that the seal matches.
 pub fn check(syntax: Syntax, text: &str) -> Result<(), Unsealed> {
     let at = text.rfind(syntax.open()).ok_or(Unsealed::Absent)?;
     let (sealed, rest) = text.split_at(at);

@@ -273,7 +273,6 @@ fn spread_table(view: &View, shown: &[&Cell]) -> Option<(Table, Vec<bool>)> {
     (!table.rows.is_empty()).then_some((table, keep))
 }
 
-/// The table of the replicas of one run, one row for each replica.
 fn replicas(cell: &Cell) -> Option<Table> {
     let (entry, fleet) = (cell.entry.fleet.as_ref()?, cell.fleet.as_deref()?);
     let headings = [

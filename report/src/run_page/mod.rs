@@ -47,7 +47,7 @@ pub struct RunFacts {
     pub claims: Option<Section>,
     /// Other results, such as an earlier run's, with which the page compares this run; `None` for no comparison.
     pub compared: Option<Compared>,
-    /// The break-even explorer (an interactive page) in the page's folder; `None` if there is none.
+    /// The break-even explorer in the page's folder; `None` if there is none.
     pub explorer: Option<Explorer>,
     /// The version of Foretoken that makes the page.
     pub version: String,
@@ -304,8 +304,8 @@ fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     parts
 }
 
-/// The section with the link to the break-even explorer (an interactive page). Without an explorer, the page of an
-/// observed server gets a text on how to make one, and other pages get `None`.
+/// The section with the link to the break-even explorer. Without an explorer, the page of an observed server gets a
+/// text on how to make one, and other pages get `None`.
 fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     let mut section = Section::new("explore", "Break-even explorer");
     let Some(explorer) = explorer else {

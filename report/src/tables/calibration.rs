@@ -13,9 +13,6 @@ use std::path::Path;
 /// width and start at 0), `drafts` (number of draft tokens for which verification showed whether they are right),
 /// `right` (number of accepted draft tokens), `confidence_sum` (sum of the confidences of all draft tokens in
 /// `drafts`). A run whose policy never looks at confidences has no rows.
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_calibration(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

@@ -9,7 +9,7 @@ use parquet::schema::types::{Type, TypePtr};
 use std::sync::Arc;
 
 /// A column of a Parquet table, or some rows of it.
-pub(super) struct Column {
+pub struct Column {
     name: String,
     values: Values,
     /// One entry per row of the column: 1 if the row has a value, 0 if it is null.
@@ -18,16 +18,19 @@ pub(super) struct Column {
 
 /// The values of the rows that have a value. Parquet stores unsigned counts as signed integers with the same bits; the
 /// schema says that the counts are unsigned.
-pub(super) enum Values {
+pub enum Values {
+    /// Yes or no.
     Flag(Vec<bool>),
+    /// Counts of 32 bits.
     Small(Vec<i32>),
+    /// Counts of 64 bits.
     Long(Vec<i64>),
     Real(Vec<f64>),
     Text(Vec<ByteArray>),
 }
 
 /// A type of values that a column of a Parquet table can have.
-pub(super) trait Value {
+pub trait Value {
     /// The type in which Parquet stores a value of the implementing type.
     type Stored;
 
@@ -38,8 +41,7 @@ pub(super) trait Value {
     fn values(values: Vec<Self::Stored>) -> Values;
 }
 
-/// Makes a column from an iterator with one value per row.
-pub(super) fn column<V: Value>(name: &str, rows: impl IntoIterator<Item = V>) -> Column {
+pub fn column<V: Value>(name: &str, rows: impl IntoIterator<Item = V>) -> Column {
     let rows = rows.into_iter();
     let n = rows.size_hint().0;
     let (mut values, mut present) = (Vec::with_capacity(n), Vec::with_capacity(n));
@@ -58,12 +60,10 @@ pub(super) fn texts<'a>(keys: &[&'a Key], text: impl Fn(&'a Key) -> &'a str) -> 
 }
 
 impl Column {
-    /// Number of rows of the column.
     pub(super) fn rows(&self) -> usize {
         self.present.len()
     }
 
-    /// The column's name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -137,77 +137,29 @@ impl Column {
     }
 }
 
-impl Value for bool {
-    type Stored = bool;
+/// A type of values, the type in which Parquet stores it, the variant of [`Values`], and the conversion.
+macro_rules! value {
+    ($type:ty, $stored:ty, $variant:ident, $convert:expr) => {
+        impl Value for $type {
+            type Stored = $stored;
 
-    fn stored(self) -> Option<bool> {
-        Some(self)
-    }
+            fn stored(self) -> Option<$stored> {
+                Some($convert(self))
+            }
 
-    fn values(values: Vec<bool>) -> Values {
-        Values::Flag(values)
-    }
+            fn values(values: Vec<$stored>) -> Values {
+                Values::$variant(values)
+            }
+        }
+    };
 }
 
-impl Value for u32 {
-    type Stored = i32;
-
-    fn stored(self) -> Option<i32> {
-        Some(self.cast_signed())
-    }
-
-    fn values(values: Vec<i32>) -> Values {
-        Values::Small(values)
-    }
-}
-
-impl Value for u64 {
-    type Stored = i64;
-
-    fn stored(self) -> Option<i64> {
-        Some(self.cast_signed())
-    }
-
-    fn values(values: Vec<i64>) -> Values {
-        Values::Long(values)
-    }
-}
-
-impl Value for f64 {
-    type Stored = f64;
-
-    fn stored(self) -> Option<f64> {
-        Some(self)
-    }
-
-    fn values(values: Vec<f64>) -> Values {
-        Values::Real(values)
-    }
-}
-
-impl Value for ByteArray {
-    type Stored = ByteArray;
-
-    fn stored(self) -> Option<ByteArray> {
-        Some(self)
-    }
-
-    fn values(values: Vec<ByteArray>) -> Values {
-        Values::Text(values)
-    }
-}
-
-impl Value for &str {
-    type Stored = ByteArray;
-
-    fn stored(self) -> Option<ByteArray> {
-        Some(ByteArray::from(self))
-    }
-
-    fn values(values: Vec<ByteArray>) -> Values {
-        Values::Text(values)
-    }
-}
+value!(bool, bool, Flag, std::convert::identity);
+value!(u32, i32, Small, u32::cast_signed);
+value!(u64, i64, Long, u64::cast_signed);
+value!(f64, f64, Real, std::convert::identity);
+value!(ByteArray, ByteArray, Text, std::convert::identity);
+value!(&str, ByteArray, Text, ByteArray::from);
 
 impl<V: Value> Value for Option<V> {
     type Stored = V::Stored;

@@ -21,9 +21,6 @@ type BinRow = (u32, f64, f64, f64, f64, FlowBin);
 /// width of the bin), `running`, `waiting` (mean numbers of requests in the bin), `sent` (requests that the router sent
 /// in the bin), `prompt_tokens`, `cached_tokens` (of the sent requests). Bins without requests are left out, except the
 /// last bin of a replica.
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_flows<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,
@@ -61,9 +58,6 @@ fn columns(rows: &[BinRow]) -> Vec<Column> {
 /// Reads the requests on each replica over time, for each run in `entries`; empty for a run without rows. A row of the
 /// file has the mean numbers of running and of waiting requests in a bin. A [`Flow`] has these means times the bin's
 /// width, exact to a relative error of 1e-15.
-///
-/// # Errors
-/// When `replica_series.parquet` cannot be read, or lacks a column.
 pub(super) fn read_flows(folder: &Path, entries: &[Entry]) -> Result<Vec<Vec<Flow>>, ReportError> {
     let table = Frame::open(&folder.join("replica_series.parquet"))?;
     let (start, width) = (table.reals("start_s")?, table.reals("width_s")?);

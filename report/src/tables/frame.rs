@@ -20,7 +20,6 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Opens a file to read all its rows.
     pub(super) fn open(path: &Path) -> Result<Frame, ReportError> {
         let bad = |cause: String| ReportError::Read { path: path.to_path_buf(), cause };
         let file = File::open(path).map_err(|e| bad(e.to_string()))?;
@@ -40,7 +39,6 @@ impl Frame {
         Ok(frame)
     }
 
-    /// Does the table have a column of this name?
     pub(super) fn has(&self, name: &str) -> bool {
         self.names().any(|column| column == name)
     }

@@ -13,9 +13,6 @@ use std::path::Path;
 /// decode batch size of the bucket), `draft_len` (mean draft length of a step, rounded), `prefilling` (did the steps
 /// compute prompts?), and sums over the row's steps: `steps`, `request_steps` (decode requests, summed over the steps),
 /// `busy_ps` (time inside the steps), `drafted`, `accepted`, `emitted` (tokens).
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_lengths(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

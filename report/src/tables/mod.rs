@@ -6,9 +6,7 @@
 //! request, is null.
 
 mod calibration;
-mod capacity;
 mod column;
-mod fleet;
 mod flows;
 mod frame;
 mod lengths;
@@ -26,8 +24,7 @@ mod timeline;
 mod writer;
 
 pub use calibration::write_calibration;
-pub use capacity::{CapacityRow, ProbeRow, write_capacity, write_probes};
-pub use fleet::{FleetProbeRow, write_fleet_probes};
+pub use column::{Column, Value, Values, column};
 pub use flows::{FlowRow, write_flows};
 pub use lengths::write_lengths;
 pub use positions::write_positions;
@@ -40,6 +37,7 @@ pub use series::write_series;
 pub use steps::StepsWriter;
 pub use summary::{not_finite, write_summary};
 pub use timeline::{read_keys, read_kv_peaks, read_requests, read_steps};
+pub use writer::write_rows;
 
 #[cfg(test)]
 mod tests;

@@ -13,9 +13,6 @@ use std::path::Path;
 /// request-steps. `attempts`: a draft token at this position was verified. `reached`: in addition, all draft tokens
 /// before the position were accepted. `accepted`: in addition, the draft token at the position was accepted. A run
 /// without draft tokens has no rows.
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_positions(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

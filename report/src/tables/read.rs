@@ -12,9 +12,6 @@ use std::path::Path;
 
 /// Reads the runs of a results folder. `entries` are the runs to look for. Leaves out entries that have no row in
 /// `summary.parquet`.
-///
-/// # Errors
-/// When a table or a column is missing, or a file cannot be read.
 pub fn read_cells(folder: &Path, entries: &[Entry]) -> Result<Vec<Cell>, ReportError> {
     let summaries = Frame::open(&folder.join("summary.parquet"))?;
     let mut cells: Vec<Option<Cell>> = entries.iter().map(|_| None).collect();

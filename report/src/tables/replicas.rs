@@ -15,9 +15,6 @@ pub type ReplicaRow<'a> = (&'a Key, u32, ReplicaSummary);
 /// (numbers of requests), `prompt_tokens`, `cached_tokens`, `emitted` (tokens), `steps`, `busy_s` (time inside steps),
 /// `mean_batch_size`, `verified`, `accepted` (draft tokens), `preemptions`, `kv_use_peak` (share of the replica's KV
 /// blocks).
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_replicas<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,

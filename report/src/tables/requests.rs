@@ -9,8 +9,8 @@ use parquet::data_type::ByteArray;
 use std::ops::Range;
 use std::path::Path;
 
-/// Writes `requests.parquet` run by run, and the requests of a run in pieces, so that only one piece (some consecutive
-/// requests) is in memory at a time.
+/// Writes `requests.parquet` run by run, and the requests of a run in pieces, so that only one piece is in memory at a
+/// time.
 ///
 /// Columns after the key columns (policy, swept settings, seed): `request` (index in order of arrival), `arrival_s`,
 /// `first_scheduled_s`, `first_token_s`, `finish_s` (instants on the run's clock), `queue_s`, `ttft_s`, `tpot_s`,
@@ -34,7 +34,6 @@ pub struct RequestsWriter {
 pub enum FleetColumns {
     /// No columns: a single server serves all requests.
     None,
-    /// The column with the replica of each request.
     Replica,
     /// Also the columns with the prefill replica, and with the transfer of KV from the prefill replica.
     HandOff,
@@ -43,9 +42,6 @@ pub enum FleetColumns {
 impl RequestsWriter {
     /// Starts the file. `keys` are the keys of all runs that will be pushed. `fleet` are the columns about a fleet: all
     /// columns that at least one of these runs needs.
-    ///
-    /// # Errors
-    /// When the file cannot be created, or the keys do not all sweep the same settings.
     pub fn create<'a>(
         path: &Path,
         keys: impl IntoIterator<Item = &'a Key>,
@@ -57,9 +53,6 @@ impl RequestsWriter {
 
     /// Adds the requests of a run. `replicas` says for each request which replicas served it; it is empty without a
     /// fleet.
-    ///
-    /// # Errors
-    /// When the rows cannot be written (disk full).
     pub fn push(&mut self, key: &Key, records: &dyn Pieces, replicas: &Replicas) -> Result<(), ReportError> {
         let (mut before, mut result) = (0, Ok(()));
         records.each(&mut |piece| {
@@ -71,8 +64,7 @@ impl RequestsWriter {
         result
     }
 
-    /// Adds a piece (some consecutive requests) of a run's requests. `before` is the number of requests in the pieces
-    /// before it.
+    /// Adds a piece of a run's requests. `before` is the number of requests in the pieces before it.
     fn push_piece(
         &mut self,
         key: &Key,
@@ -88,16 +80,13 @@ impl RequestsWriter {
     }
 
     /// Completes the file. If the writer is dropped without this call, no new file is left, and an earlier file stays.
-    ///
-    /// # Errors
-    /// When the last bytes cannot be written (disk full).
     pub fn finish(self) -> Result<(), ReportError> {
         self.table.finish()
     }
 }
 
-/// The columns of the table for the requests `rows` of a piece (some consecutive requests of a run). `before` is the
-/// number of requests in the pieces before it.
+/// The columns of the table for the requests `rows` of a piece. `before` is the number of requests in the pieces before
+/// it.
 fn columns(r: &RequestRecords, before: usize, rows: Range<usize>, fleet: (FleetColumns, &Replicas)) -> Vec<Column> {
     let happened = |t: Time| t != Time::MAX;
     let instant = |name, of: &[Time]| column(name, of[rows.clone()].iter().map(|&t| happened(t).then(|| t.as_s())));

@@ -16,9 +16,6 @@ const NOWHERE: u32 = u16::MAX as u32;
 pub type Route = (Option<u32>, Option<HandOff>);
 
 /// The replicas of each request of a run, in order of arrival; `None` for a run without a fleet.
-///
-/// # Errors
-/// When `requests.parquet` is missing, or lacks a column.
 pub fn read_routes(folder: &Path, key: &Key) -> Result<Option<Vec<Route>>, ReportError> {
     let table = Frame::open_cell(&folder.join("requests.parquet"), key)?;
     if !table.has("replica") {
@@ -49,18 +46,12 @@ pub fn read_routes(folder: &Path, key: &Key) -> Result<Option<Vec<Route>>, Repor
 }
 
 /// The index of the replica that made each step of a run; `None` if the table has no column for replicas.
-///
-/// # Errors
-/// When `steps.parquet` is missing, or its column has another type.
 pub fn read_step_replicas(folder: &Path, key: &Key) -> Result<Option<Vec<u32>>, ReportError> {
     let table = Frame::open_cell(&folder.join("steps.parquet"), key)?;
     if table.has("replica") { table.small("replica").map(Some) } else { Ok(None) }
 }
 
 /// How the fleet of a run grew and shrank; `None` for a run without an autoscaling rule.
-///
-/// # Errors
-/// When a table cannot be read.
 pub fn read_scaling(folder: &Path, entry: &Entry) -> Result<Option<Scaled>, ReportError> {
     if !folder.join("lives.parquet").is_file() {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! The tables of fleets that grow and shrink: when each replica was ordered, was ready, drained and ended; the number
 //! of replicas over time; the decisions of the scaling rule.
 
-use super::column::{Column, column};
-use super::writer::Table;
+use super::column::column;
+use super::writer::write_rows;
 use crate::{Key, ReportError};
 use foretoken_sim::Time;
 use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
@@ -16,9 +16,6 @@ pub type ScaledRow<'a> = (&'a Key, &'a Scaled);
 /// Columns after the key columns (policy, swept settings, seed): `replica` (index), `ordered_s`, `ready_s`,
 /// `drained_s`, `ended_s` (instants; null if the instant did not come), `booting_s`, `serving_s`, `draining_s` (time
 /// that the replica spent booting, serving and draining until the end of the run).
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_lives<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,
@@ -48,16 +45,13 @@ pub fn write_lives<'a>(
         spent("serving_s", 1),
         spent("draining_s", 2),
     ];
-    write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
+    write_rows(path, keys, &rows.iter().map(|r| r.0).collect::<Vec<_>>(), columns)
 }
 
 /// Writes `replica_counts.parquet`: a row for each time at which the number of replicas of a run changes.
 ///
 /// Columns after the key columns (policy, swept settings, seed): `t_s` (time of the change), `booting`, `serving`,
 /// `draining` (numbers of replicas from then on).
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_replica_counts<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,
@@ -72,7 +66,7 @@ pub fn write_replica_counts<'a>(
         count("serving", 1),
         count("draining", 2),
     ];
-    write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
+    write_rows(path, keys, &rows.iter().map(|r| r.0).collect::<Vec<_>>(), columns)
 }
 
 /// Writes `decisions.parquet`: a row for each decision that changed the number of replicas of a run.
@@ -80,9 +74,6 @@ pub fn write_replica_counts<'a>(
 /// Columns after the key columns (policy, swept settings, seed): `t_s` (time of the decision), `serving`, `booting`
 /// (numbers of replicas before the decision), `wished` (number of replicas, serving or booting, that the scaling rule
 /// wants), `reason` (text).
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_decisions<'a>(
     path: &Path,
     keys: impl IntoIterator<Item = &'a Key>,
@@ -97,17 +88,5 @@ pub fn write_decisions<'a>(
         column("wished", rows.iter().map(|r| r.1.wished)),
         column("reason", rows.iter().map(|r| r.1.reason.as_str())),
     ];
-    write(path, keys, rows.iter().map(|r| r.0).collect(), columns)
-}
-
-fn write<'a>(
-    path: &Path,
-    keys: impl IntoIterator<Item = &'a Key>,
-    of: Vec<&Key>,
-    columns: Vec<Column>,
-) -> Result<(), ReportError> {
-    let empty = columns.iter().map(Column::without_rows).collect();
-    let mut table = Table::create(path, keys, empty)?;
-    table.write(&of, columns)?;
-    table.finish()
+    write_rows(path, keys, &rows.iter().map(|r| r.0).collect::<Vec<_>>(), columns)
 }

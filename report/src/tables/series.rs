@@ -12,9 +12,6 @@ use std::path::Path;
 /// `busy_ps` (time inside steps, ps), `batch_size` (mean decode batch size over `busy_ps`; null if no step ran), and
 /// sums over the steps that ended in the bin: `request_steps` (decode requests, summed over the steps), `drafted`,
 /// `accepted`, `emitted` (tokens). Empty bins are left out, except a run's last bin.
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_series(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     for cells in cells.chunks(CELLS) {

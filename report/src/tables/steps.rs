@@ -20,9 +20,6 @@ pub struct StepsWriter {
 impl StepsWriter {
     /// Starts the file. `keys` are the keys of all runs that will be pushed. `is_fleet`: does one of these runs have a
     /// fleet?
-    ///
-    /// # Errors
-    /// When the file cannot be created, or the keys do not all sweep the same settings.
     pub fn create<'a>(
         path: &Path,
         keys: impl IntoIterator<Item = &'a Key>,
@@ -34,9 +31,6 @@ impl StepsWriter {
 
     /// Adds the steps of a run. `replicas` has the number of steps of each replica of a fleet; it is empty without a
     /// fleet. `steps` must have all steps of replica 0 first, then all steps of replica 1, and so on.
-    ///
-    /// # Errors
-    /// When the rows cannot be written (disk full).
     pub fn push(&mut self, key: &Key, steps: &[StepRecord], replicas: &[u64]) -> Result<(), ReportError> {
         let by = (0u32..).zip(replicas).flat_map(|(replica, &steps)| (0..steps).map(move |_| Some(replica)));
         let by: Vec<Option<u32>> = by.chain(std::iter::repeat(None)).take(steps.len()).collect();
@@ -46,9 +40,6 @@ impl StepsWriter {
     }
 
     /// Completes the file. If the writer is dropped without this call, no new file is left, and an earlier file stays.
-    ///
-    /// # Errors
-    /// When the last bytes cannot be written (disk full).
     pub fn finish(self) -> Result<(), ReportError> {
         self.table.finish()
     }

@@ -15,9 +15,6 @@ use std::path::Path;
 /// `overload_{offered,completed}_req_s` and `overload_waiting_{half,three_quarters,end}`. `lived_<part>_s` are the
 /// parts of the mean E2E. A number that a run does not have is null. Counts by draft position are in
 /// `positions.parquet`.
-///
-/// # Errors
-/// When the file cannot be written, or the runs do not all sweep the same settings.
 pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let nothing = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
     let names: Vec<_> = numbers(&nothing).into_iter().map(|(name, n)| (name, n.is_count())).collect();

@@ -6,17 +6,11 @@ use foretoken_sim::{Outcome, RequestRecords, StepRecord, Time};
 use std::path::Path;
 
 /// The keys of the runs of a results folder, in the order of the rows of `summary.parquet`.
-///
-/// # Errors
-/// When the file is missing or is no table of results.
 pub fn read_keys(folder: &Path) -> Result<Vec<Key>, ReportError> {
     Frame::open(&folder.join("summary.parquet"))?.keys()
 }
 
 /// The records of a run's steps, in order; empty if the run has no rows.
-///
-/// # Errors
-/// When `steps.parquet` is missing, or lacks a column.
 pub fn read_steps(folder: &Path, key: &Key) -> Result<Vec<StepRecord>, ReportError> {
     let table = Frame::open_cell(&folder.join("steps.parquet"), key)?;
     let (step, start, end) = (table.counts("step")?, instants(&table, "start_s")?, instants(&table, "end_s")?);
@@ -50,9 +44,6 @@ pub fn read_steps(folder: &Path, key: &Key) -> Result<Vec<StepRecord>, ReportErr
 }
 
 /// The records of a run's requests, in order of arrival. An instant that did not come is [`Time::MAX`].
-///
-/// # Errors
-/// When `requests.parquet` is missing, or lacks a column.
 pub fn read_requests(folder: &Path, key: &Key) -> Result<RequestRecords, ReportError> {
     let table = Frame::open_cell(&folder.join("requests.parquet"), key)?;
     let outcome = |text: &str| match text {
@@ -77,9 +68,6 @@ pub fn read_requests(folder: &Path, key: &Key) -> Result<RequestRecords, ReportE
 }
 
 /// For each run, in the order of [`read_keys`], the largest share (0 to 1) of KV blocks that was in use at once.
-///
-/// # Errors
-/// When `summary.parquet` is missing or is no table of results.
 pub fn read_kv_peaks(folder: &Path) -> Result<Vec<f64>, ReportError> {
     let peaks = Frame::open(&folder.join("summary.parquet"))?.reals("kv_use_peak")?;
     Ok(peaks.into_iter().map(Option::unwrap_or_default).collect())

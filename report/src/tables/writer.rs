@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most rows of a row group. This number bounds the memory for a run with millions of requests. It is also the
-/// number of requests in a piece (some consecutive requests of a run). A run therefore gives the same bytes whether its
-/// records come in pieces or as a whole.
+/// number of requests in a piece. A run therefore gives the same bytes whether its records come in pieces or as a
+/// whole.
 pub(super) const ROWS: usize = PIECE;
 
 /// A row group is written when it has at least this many rows, or earlier if the next rows would exceed [`ROWS`]. Each
@@ -69,6 +69,19 @@ impl KeyColumns {
         columns.push(column("seed", keys.iter().map(|k| k.seed)));
         Ok(columns)
     }
+}
+
+/// Writes a table whose rows are all in memory. `keys` are the keys of all runs, also of runs without rows; `of` has
+/// the key of each row's run, and `columns` are the columns after the key columns.
+pub fn write_rows<'a>(
+    path: &Path,
+    keys: impl IntoIterator<Item = &'a Key>,
+    of: &[&Key],
+    columns: Vec<Column>,
+) -> Result<(), ReportError> {
+    let mut table = Table::create(path, keys, columns.iter().map(Column::without_rows).collect())?;
+    table.write(of, columns)?;
+    table.finish()
 }
 
 /// A Parquet file being written.

@@ -47,9 +47,6 @@ struct Listed {
 
 /// Fills in the policies of an experiment's document (its TOML) that has an `[arena]` table and no `policies`. Does
 /// nothing to other documents.
-///
-/// # Errors
-/// A policy cannot be written as TOML.
 pub fn fill(document: &mut Document) -> Result<()> {
     let given = |key: &str| document.get(&Path::of(key)).is_some();
     if !given("arena") || given("policies") {
@@ -62,9 +59,8 @@ pub fn fill(document: &mut Document) -> Result<()> {
 }
 
 /// As TOML: the policies of [`REFERENCES`], the fixed lengths from 1 to `longest`, and every other policy that does not
-/// see the hidden truth (which draft tokens are right) and asks for at most `longest` draft tokens. Leaves out the
-/// clairvoyant policy, which takes the best fixed length in hindsight, because every fixed length is a policy of the
-/// list.
+/// see the hidden truth and asks for at most `longest` draft tokens. Leaves out the clairvoyant policy, which takes the
+/// best fixed length in hindsight, because every fixed length is a policy of the list.
 fn default_policies(longest: u32) -> Result<Vec<String>> {
     let fixed = (1..=longest).map(|k| format!("{{ fixed = {{ k = {k} }} }}"));
     let others = PolicySpec::all().into_iter().filter(|policy| {

@@ -1,4 +1,4 @@
-//! The standings (the arena's table) as text, Markdown, CSV and JSON. The text for the terminal is ASCII only.
+//! The standings as text, Markdown, CSV and JSON. The text for the terminal is ASCII only.
 
 use super::rank::{CAP, DRAWS};
 use super::scenario::Part;

@@ -1,5 +1,5 @@
-//! The numbers of one scenario of the arena (the experiments in which all policies are ranked): latencies, rates and
-//! counts of the run of each policy with each seed. The arena's table is made from them.
+//! The numbers of one scenario of the arena: latencies, rates and counts of the run of each policy with each seed. The
+//! arena's table is made from them.
 
 use super::field::REFERENCES;
 use crate::plan::Plan;
@@ -10,8 +10,7 @@ use foretoken_policies::PolicySpec;
 use foretoken_report::Cell;
 use serde::{Deserialize, Serialize};
 
-/// A scenario of the arena (one of the experiments in which all policies are ranked), with the latencies and rates of
-/// each policy and seed.
+/// A scenario of the arena, with the latencies and rates of each policy and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// The set to which the scenario belongs. Policies may be tuned on `tuning` scenarios only; `seen` scenarios were
@@ -47,11 +46,11 @@ pub struct Ran {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// An oracle (a policy that sees which draft tokens are right) that may be the reference, against which losses are
-    /// computed. The oracle with the least mean E2E is taken.
+    /// An oracle that may be the reference, against which losses are computed. The oracle with the least mean E2E is
+    /// taken.
     Reference,
-    /// Another policy that sees the hidden truth (which draft tokens are right). It is shown in the arena's table, but
-    /// has no rank and is never the reference.
+    /// Another policy that sees the hidden truth. It is shown in the arena's table, but has no rank and is never the
+    /// reference.
     Bound,
     /// Plain decoding, or decoding with one fixed draft length.
     Fixed,
@@ -143,10 +142,6 @@ impl Numbers {
 
 /// Checks an experiment that has an `[arena]` table, which makes it a scenario of the arena. Does nothing without this
 /// table.
-///
-/// # Errors
-/// The scenario sweeps a setting, its TPOT bound is a multiple of the TPOT of an autoregressive run, or none of the
-/// experiment's policies may be the reference (the oracle with which others are compared).
 pub fn check(plan: &Plan) -> Result<()> {
     let first = &plan.variants[0];
     if first.experiment.arena.is_none() {

@@ -1,5 +1,5 @@
-//! The standings, which are the arena's table over all scenarios: losses against each scenario's reference (its best
-//! oracle), scores, and ranks with intervals.
+//! The standings, which are the arena's table over all scenarios: losses against each scenario's reference, scores, and
+//! ranks with intervals.
 //!
 //! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. The score
 //! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
@@ -19,7 +19,7 @@ pub struct Standings {
     /// A sentence on what a quick (shortened) run of the arena left out; absent if all was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quick: Option<String>,
-    /// The scenarios (experiments in which all policies ran), in the order of their names.
+    /// The scenarios, in the order of their names.
     pub scenarios: Vec<Column>,
     /// Scenarios (experiments of the arena) that could not run on this machine, as (name, reason).
     pub skipped: Vec<(String, String)>,
@@ -104,11 +104,11 @@ pub struct Standing {
     /// Ratio of the policy's output tokens per second to the reference's, as the geometric mean over the scenarios in
     /// which the policy ran. Only time inside the engine's steps counts. The reference is the scenario's best oracle.
     pub busy_tok: f64,
-    /// Ratio of the policy's mean TTFT to the TTFT of the reference (the scenario's best oracle), as the geometric mean
-    /// over the scenarios in which the policy ran.
+    /// Ratio of the policy's mean TTFT to the TTFT of the reference, as the geometric mean over the scenarios in which
+    /// the policy ran.
     pub ttft: f64,
-    /// Ratio of the policy's p99 TPOT to the p99 TPOT of the reference (the scenario's best oracle), as the geometric
-    /// mean over the scenarios in which the policy ran. Absent if no TPOT exists in one of these scenarios.
+    /// Ratio of the policy's p99 TPOT to the p99 TPOT of the reference, as the geometric mean over the scenarios in
+    /// which the policy ran. Absent if no TPOT exists in one of these scenarios.
     pub tpot_p99: Option<f64>,
     /// Share of requests that met every bound of `[slo]`, mean over the scenarios in which the policy ran; absent if
     /// one of these scenarios has no bound.
@@ -303,9 +303,8 @@ fn standing(ran: &Ran, scenarios: &[(String, Scenario)], columns: &[Column]) -> 
             score_by_set.insert(set.name(), losses.iter().sum::<f64>() / losses.len() as f64);
         }
     }
-    // For a number such as the mean TTFT: the policy's value / the value of the reference (the scenario's best oracle),
-    // as the geometric mean over the scenarios in which the policy ran. `None` if the number is missing in one of these
-    // scenarios.
+    // For a number such as the mean TTFT: the policy's value / the value of the reference, as the geometric mean over
+    // the scenarios in which the policy ran. `None` if the number is missing in one of these scenarios.
     let against_reference = |of: fn(&Means) -> Option<f64>| {
         let logs: Option<Vec<f64>> = scenarios
             .iter()

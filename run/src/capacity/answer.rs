@@ -10,17 +10,16 @@ use foretoken_report::{Mark, Swept};
 use foretoken_sim::metrics::{Interval, Range, Slo};
 use serde::{Serialize, Serializer};
 
-/// How a search for a capacity (the highest request rate that a server carries) ended.
+/// How a search for a capacity ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The search found a capacity: the highest request rate that the server carries (serves within the SLO).
+    /// The search found a capacity: the highest request rate that the server carries.
     Rate,
     /// No request rate is carried, not even the lowest rate that the search tries. A server carries a rate if enough
     /// requests keep their SLO bounds and the queue does not grow.
     NoRate,
-    /// The server carries (serves within the SLO) every request rate that was tried, so the search found no highest
-    /// carried rate.
+    /// The server carries every request rate that was tried, so the search found no highest carried rate.
     EveryRateTried,
 }
 
@@ -50,13 +49,12 @@ pub struct SeedResult {
     pub limit: Option<Limit>,
     /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
-    /// Request rates, per second, ascending, that the server carried (served within the SLO) although it did not carry
-    /// a lower rate.
+    /// Request rates, per second, ascending, that the server carried although it did not carry a lower rate.
     pub exceptions: Vec<f64>,
     /// The highest request rate that was tried, per second.
     pub tried_up_to: f64,
-    /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request (outside of
-    /// the warm-up) / number of GPUs. `None` without a capacity.
+    /// Output tokens per second and GPU at the capacity: `req_s` × mean output tokens of a counted request / number of
+    /// GPUs. `None` without a capacity.
     pub tok_s_gpu: Option<f64>,
     /// Which limit of the engine requests exceed, so that they are rejected at any rate, and what to change. Only
     /// stated if no rate is carried.
@@ -64,7 +62,7 @@ pub struct SeedResult {
     pub rejected: Option<String>,
     /// How evenly the requests' arrivals are spread over time.
     pub spread: Spread,
-    /// Which requests of a log (a trace of arrivals) were run; absent for generated arrivals.
+    /// Which requests of a log were run; absent for generated arrivals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Log>,
     /// The result of each request rate that was tried, ascending by rate.
@@ -73,8 +71,8 @@ pub struct SeedResult {
 
 impl SeedResult {
     /// Makes the result of a capacity search that has ended. `end` is the search's last step; `Next::Try` gives a
-    /// result without a rate. `tokens_gpu` is the mean number of output tokens of a counted request (outside of the
-    /// warm-up), divided by the number of GPUs.
+    /// result without a rate. `tokens_gpu` is the mean number of output tokens of a counted request, divided by the
+    /// number of GPUs.
     pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> SeedResult {
         probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (verdict, req_s) = match end {
@@ -201,14 +199,11 @@ pub fn marks(bound: bool) -> &'static [Mark] {
 }
 
 /// Serialises swept values as a map from the setting's path to its value.
-///
-/// # Errors
-/// The serializer fails.
 pub fn by_path<S: Serializer>(sweep: &[Swept], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(sweep.iter().map(|s| (&s.path, &s.value)))
 }
 
-/// The capacities (highest carried request rates) of all policies of an experiment.
+/// The capacities of all policies of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// The name of the experiment whose policies were searched.

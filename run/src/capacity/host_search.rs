@@ -22,9 +22,6 @@ const DRAFTING: [f64; 2] = [0.65, 1.0];
 /// Searches, for each combination of swept values at which no host time is counted and a drafting policy carries most,
 /// the capacities of this policy and of plain decoding with host time. Only with the first seed, because every seed's
 /// search costs as much as the first.
-///
-/// # Errors
-/// The result of a run cannot be stored, or the search is interrupted.
 pub fn look(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work, answer: &Answer) -> Result<Vec<WithHost>> {
     let policies = plan.policies.len();
     let asked = (0..plan.variants.len()).filter(|&v| leaves_out(&plan.variants[v])).filter_map(|v| {
@@ -39,7 +36,7 @@ pub fn look(plan: &Plan, spec: &CapacitySpec, folder: &Folder, work: &Work, answ
     let bar = Bar::new(2 * asked.len() as u64, "searches with host time", &work.counts);
     let look = |(v, p, drafting, plain): (usize, usize, &Capacity, &Capacity)| -> Result<WithHost> {
         let plan = &counted(plan, v)?;
-        let store = Store::open(folder, &plan.digest())?.named(&format!("host{v}-"));
+        let store = Store::open(folder, &plan.digest(), &format!("host{v}-"))?;
         let searcher = Searcher { plan, spec, store, flag: work.interrupt.flag(), bar: &bar, to_the_end: false };
         let search = |policy: usize, of: &Capacity, around: [f64; 2]| -> Result<Option<f64>> {
             let near = of.seeds[0].req_s.map(|rate| around.map(|by| by * rate));

@@ -1,14 +1,14 @@
 //! Writes the results of a capacity search into the results folder: as JSON, text, tables, figures and an HTML page.
 
-use crate::capacity::answer::{Answer, Capacity, Limit, Verdict};
+use crate::capacity::answer::{Answer, Capacity, Limit, SeedResult, Verdict};
 use crate::capacity::page::page;
+use crate::capacity::probe::Probe;
 use crate::capacity::words::{spread_of, values};
 use crate::cells::{CAPACITY_JSON, Folder, write_problem};
 use crate::plan::Plan;
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{
-    CapacityRow, CapacityWords, Carried, Figure, Key, ProbeRow, Staged, TriedRate, capacity_figures, write_capacity,
-    write_probes,
+    CapacityWords, Carried, Column, Figure, Key, ReportError, Staged, TriedRate, capacity_figures, column, write_rows,
 };
 
 /// Name of the file with the results of a capacity search as text.
@@ -18,13 +18,8 @@ pub const PAGE: &str = "capacity.html";
 
 /// Writes all files with the results of a capacity search into `folder`; the figures and the HTML page only if
 /// `figures` is true.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Result<()> {
-    let (capacities, probes) = rows(answer);
-    write_capacity(&folder.path().join("capacity.parquet"), &capacities).map_err(write_problem)?;
-    write_probes(&folder.path().join("probes.parquet"), &probes).map_err(write_problem)?;
+    tables(answer, folder).map_err(write_problem)?;
     if figures {
         let drawn = draw(answer, plan);
         std::fs::create_dir_all(folder.figures())
@@ -45,31 +40,37 @@ impl Answer {
     }
 }
 
-fn rows(answer: &Answer) -> (Vec<CapacityRow>, Vec<ProbeRow>) {
-    let (mut capacities, mut probes) = (Vec::new(), Vec::new());
-    for c in &answer.capacities {
-        for s in &c.seeds {
-            let key = || Key { policy: c.policy.clone(), sweep: c.sweep.clone(), seed: s.seed };
-            capacities.push(CapacityRow {
-                key: key(),
-                verdict: in_words(s.verdict).to_owned(),
-                req_s: s.req_s,
-                tried_up_to: s.tried_up_to,
-                limit: s.limit.map(|limit| if limit == Limit::Queue { "queue" } else { "bounds" }.to_owned()),
-                tok_s_gpu: s.tok_s_gpu,
-                exceptions: s.exceptions.len() as u32,
-                slo: [s.slo.ttft_s, s.slo.tpot_s, s.slo.e2e_s],
-            });
-            probes.extend(s.probes.iter().map(|p| ProbeRow {
-                key: key(),
-                rate: p.rate,
-                carried: p.carried,
-                counted: [p.counted, p.kept, p.missed],
-                steady: p.steady,
-            }));
-        }
-    }
-    (capacities, probes)
+/// Writes `capacity.parquet`, with a row per policy and seed, and `probes.parquet`, with a row per tried rate.
+fn tables(answer: &Answer, folder: &Folder) -> std::result::Result<(), ReportError> {
+    let searches = || answer.capacities.iter().flat_map(|c| c.seeds.iter().map(move |s| (c, s)));
+    let key = |c: &Capacity, s: &SeedResult| Key { policy: c.policy.clone(), sweep: c.sweep.clone(), seed: s.seed };
+    let write = |name: &str, keys: Vec<Key>, columns: Vec<Column>| {
+        write_rows(&folder.path().join(name), &keys, &keys.iter().collect::<Vec<_>>(), columns)
+    };
+    let rows: Vec<&SeedResult> = searches().map(|(_, s)| s).collect();
+    let limit = |limit: Limit| if limit == Limit::Queue { "queue" } else { "bounds" };
+    let columns = vec![
+        column("verdict", rows.iter().map(|s| in_words(s.verdict))),
+        column("req_s", rows.iter().map(|s| s.req_s)),
+        column("tried_up_to", rows.iter().map(|s| s.tried_up_to)),
+        column("limit", rows.iter().map(|s| s.limit.map(limit))),
+        column("tok_s_gpu", rows.iter().map(|s| s.tok_s_gpu)),
+        column("exceptions", rows.iter().map(|s| s.exceptions.len() as u32)),
+        column("slo_ttft_s", rows.iter().map(|s| s.slo.ttft_s)),
+        column("slo_tpot_s", rows.iter().map(|s| s.slo.tpot_s)),
+        column("slo_e2e_s", rows.iter().map(|s| s.slo.e2e_s)),
+    ];
+    write("capacity.parquet", searches().map(|(c, s)| key(c, s)).collect(), columns)?;
+    let probes: Vec<&Probe> = rows.iter().flat_map(|s| &s.probes).collect();
+    let columns = vec![
+        column("rate", probes.iter().map(|p| p.rate)),
+        column("carried", probes.iter().map(|p| p.carried)),
+        column("counted", probes.iter().map(|p| p.counted)),
+        column("kept", probes.iter().map(|p| p.kept)),
+        column("missed", probes.iter().map(|p| p.missed)),
+        column("steady", probes.iter().map(|p| p.steady)),
+    ];
+    write("probes.parquet", searches().flat_map(|(c, s)| s.probes.iter().map(move |_| key(c, s))).collect(), columns)
 }
 
 fn in_words(verdict: Verdict) -> &'static str {

@@ -1,16 +1,19 @@
 //! The requests of an experiment (at one combination of swept values, with one seed), scaled to any request rate. The
 //! requests and their random draws stay the same; only the gaps between arrivals are multiplied by a factor.
 
-use crate::plan::Variant;
+use crate::cells::play;
+use crate::plan::{Plan, Variant};
 use crate::setting::Setting;
 use crate::spec::capacity::CapacitySpec;
 use crate::spec::document::Path;
 use crate::spec::problem::{Problem, Result};
 use crate::workload::first;
+use foretoken_sim::metrics::Slo;
 use foretoken_sim::{Arrivals, RequestId, Time, arrival_rate};
 use foretoken_traces::ArrivalSpec;
 use serde::Serialize;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 /// The requests of a capacity search, whose arrivals can be scaled to any rate.
 #[derive(Clone, Debug)]
@@ -20,49 +23,41 @@ pub struct Load {
     /// The mean rate of the arrivals `base`, requests per second. If the experiment has a time window of requests that
     /// count, the mean rate in this window.
     rate: f64,
-    /// Ids of the requests whose SLO bounds count when it is decided whether a rate is carried (served within the SLO).
-    /// The requests before them fill the server, and the requests after them keep it full.
+    /// Ids of the requests whose SLO bounds count when it is decided whether a rate is carried. The requests before
+    /// them fill the server, and the requests after them keep it full.
     pub counted: Range<RequestId>,
-    /// Mean number of output tokens of a counted request (outside of the warm-up).
+    /// Mean number of output tokens of a counted request.
     pub output_tokens: f64,
-    /// The number of counted requests (without the warm-up) that may miss their SLO bounds at a rate that the server
-    /// carries (serves within the SLO). A whole number.
+    /// The number of counted requests that may miss their SLO bounds at a rate that the server carries. A whole number.
     pub may_miss: f64,
     /// How evenly the requests' arrivals are spread over time.
     pub spread: Spread,
-    /// Which requests of a log (a trace of arrivals) are run; `None` for generated arrivals.
+    /// Which requests of a log are run; `None` for generated arrivals.
     pub log: Option<Log>,
 }
 
-/// Which requests of a log (a trace of arrivals) a capacity search runs.
+/// Which requests of a log a capacity search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Log {
-    /// Number of requests in the log (a trace of arrivals), after the experiment's transforms of the arrivals.
+    /// Number of requests in the log, after the experiment's transforms of the arrivals.
     pub requests: u32,
-    /// Seconds from the first request of the log (a trace of arrivals) to its last.
+    /// Seconds from the first request of the log to its last.
     pub span_s: f64,
-    /// Number of requests of the log (a trace of arrivals) that are run before the requests whose SLO bounds count, to
-    /// fill the server.
+    /// Number of requests of the log that are run before the requests whose SLO bounds count, to fill the server.
     pub before: u32,
-    /// Number of requests of the log (a trace of arrivals) whose SLO bounds count when it is decided whether a rate is
-    /// carried.
+    /// Number of requests of the log whose SLO bounds count when it is decided whether a rate is carried.
     pub counted: u32,
-    /// Number of requests of the log (a trace of arrivals) that are run after the requests whose SLO bounds count, to
-    /// keep the server full.
+    /// Number of requests of the log that are run after the requests whose SLO bounds count, to keep the server full.
     pub behind: u32,
-    /// The request rate, per second, of the part of the log (a trace of arrivals) that is run. If the experiment has a
-    /// time window of requests that count, the rate in this window.
+    /// The request rate, per second, of the part of the log that is run. If the experiment has a time window of
+    /// requests that count, the rate in this window.
     pub rate: f64,
 }
 
 impl Load {
     /// Makes the load for a capacity search from the workload of `variant`. If the arrivals come from a log (a trace)
-    /// and there is no time window, cuts the workload of `setting` to the log's first requests, as many as a probe (the
-    /// run of one tried rate) needs.
-    ///
-    /// # Errors
-    /// The arrivals are a closed loop or sessions, which have no rate of their own; there are too few requests; all
-    /// requests arrive at the same time; or the window has no request or ends long after the last one.
+    /// and there is no time window, cuts the workload of `setting` to the log's first requests, as many as a probe
+    /// needs.
     pub fn of(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -89,10 +84,6 @@ impl Load {
     /// Makes the load for the search of a smallest fleet from the whole workload of `variant`. With a time window, only
     /// requests that arrive in it count. Without a window, all requests count except a warm-up of `warm_up_requests`
     /// requests at each end, but at most a tenth of all requests at each end. The answer says how many counted.
-    ///
-    /// # Errors
-    /// The arrivals are a closed loop or sessions; there are too few requests for the wanted share; all requests arrive
-    /// at the same time; or the window has no request or ends long after the last one.
     pub fn whole(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(closed_loop());
@@ -264,6 +255,27 @@ fn by_chance(n: usize, most: usize) -> f64 {
     let part = |a: f64, p: f64| if a > 0.0 { a * (a / p).ln() } else { 0.0 };
     let divergence = part(a, p) + part(1.0 - a, 1.0 - p);
     PARTS as f64 * (-(n as f64) * divergence).exp()
+}
+
+/// The SLO bounds of `setting` (requests and server at one combination of swept values with one seed). If the
+/// experiment gives the TPOT bound as a multiple, the bound is this multiple of the P90 TPOT of autoregressive
+/// decoding with one request at a time. It is an error if there is no bound at all.
+pub(crate) fn slo(setting: &mut Setting, plan: &Plan, flag: &AtomicBool) -> Result<Slo> {
+    let plain = &plan.policies[plan.baseline].spec;
+    let scaled = plan.variants[0].experiment.slo.adaspec_scale.is_some();
+    let mut slo = setting.slo(None);
+    if scaled {
+        let arrivals = setting.arrivals();
+        setting.set_arrivals(Arrivals::Closed { clients: 1 });
+        let played = play(setting, plain, Some(Slo::default()), flag);
+        setting.set_arrivals(arrivals);
+        slo = setting.slo(played?.stored.summary.tpot.map(|q| q.p90));
+    }
+    if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
+        return Err(Problem::bad_input("the experiment has no SLO, so every load would be carried")
+            .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
+    }
+    Ok(slo)
 }
 
 #[cfg(test)]

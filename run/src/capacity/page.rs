@@ -14,9 +14,6 @@ use foretoken_report::{Figure, Mark};
 
 /// The HTML page with the results of a capacity search. `figures` are shown between the table of capacities by swept
 /// values and the table of all capacities.
-///
-/// # Errors
-/// The experiment cannot be written as TOML.
 pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>) -> Result<Page> {
     let mut capacity = Section::new("capacity", "Capacity");
     if let Some(matrix) = matrix(answer) {
@@ -64,9 +61,6 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
 
 /// The section "What was asked" of a page of results: the settings, key by key, and the whole experiment as TOML.
 /// `search` is the name of the experiment's table about the search: `capacity` or `fleet`.
-///
-/// # Errors
-/// The experiment cannot be written as TOML.
 pub fn asked_of(question: String, search: &str, plan: &Plan, folder: &Folder) -> Result<Section> {
     let mut section = Section::new("asked", "What was asked");
     let config = plan.resolved_for(folder.path())?;

@@ -9,12 +9,9 @@ use std::path::Path as FilePath;
 /// Reads an experiment's TOML, `document`. Returns (the plan, that is, the checked list of all runs; the `[capacity]`
 /// table). Relative paths in the TOML start at `folder`.
 ///
-/// If arrivals are generated, the plan's workload has exactly the number of requests that a probe (the run of one tried
-/// rate) needs. If arrivals come from a log, [`Load`](crate::capacity::load::Load) takes the log's first requests. If
-/// `capacity.window_s` is set, the workload stays whole.
-///
-/// # Errors
-/// The experiment is wrong.
+/// If arrivals are generated, the plan's workload has exactly the number of requests that a probe needs. If arrivals
+/// come from a log, [`Load`](crate::capacity::load::Load) takes the log's first requests. If `capacity.window_s` is
+/// set, the workload stays whole.
 pub fn load(document: &Document, folder: &FilePath) -> Result<(Plan, CapacitySpec)> {
     let asked = |plan: &Plan| plan.variants[0].experiment.capacity.clone().unwrap_or_default();
     let with = |requests: u32| {

@@ -1,5 +1,5 @@
-//! Chooses the next rate to try, and finds the capacity (the highest carried rate) from the tried rates. The search
-//! assumes only that all rates below some rate are carried.
+//! Chooses the next rate to try, and finds the capacity from the tried rates. The search assumes only that all rates
+//! below some rate are carried.
 //!
 //! The search begins with a bracket: a lower rate that may be carried, and a higher rate that may fail. It halves or
 //! doubles the rates until the lower rate is carried and the higher rate fails. Then it tries the geometric mean of
@@ -7,7 +7,7 @@
 //! because a rate may be carried although a lower rate fails. If a rate below the answer fails, the answer becomes
 //! lower. If a rate above the answer is carried, it is reported as an exception.
 
-/// A request rate that was tried, and whether it was carried (served within the SLO).
+/// A request rate that was tried, and whether it was carried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// The tried request rate, per second.
@@ -22,12 +22,11 @@ pub enum Next {
     /// The search is not finished: try this request rate, per second.
     Try(f64),
     /// The answer, requests per second: the highest carried rate that is below every rate that failed. A rate is
-    /// carried if enough counted requests (without the warm-up) keep their SLO bounds and the queue does not grow.
+    /// carried if enough counted requests keep their SLO bounds and the queue does not grow.
     Found(f64),
-    /// The answer: the server carries (serves within the SLO) no request rate, not even [`Search::floor`].
+    /// The answer: the server carries no request rate, not even [`Search::floor`].
     Nothing,
-    /// The answer: the server carries (serves within the SLO) every request rate that was tried, up to the highest rate
-    /// that the search tries.
+    /// The answer: the server carries every request rate that was tried, up to the highest rate that the search tries.
     Everything,
 }
 
@@ -39,16 +38,16 @@ pub struct Search {
     /// The search narrows its bracket (a carried rate and a higher rate that fails) until the higher rate exceeds the
     /// lower one by at most this share. Then it checks the answer.
     pub tolerance: f64,
-    /// The lowest request rate that is tried, per second. If this rate is not carried (served within the SLO), the
-    /// answer is that no rate is carried.
+    /// The lowest request rate that is tried, per second. If this rate is not carried, the answer is that no rate is
+    /// carried.
     pub floor: f64,
 }
 
-/// While every tried rate is carried (served within the SLO), the capacity search doubles the rate, at most this many
-/// times. Then the answer is that every tried rate is carried.
+/// While every tried rate is carried, the capacity search doubles the rate, at most this many times. Then the answer is
+/// that every tried rate is carried.
 const DOUBLINGS: i32 = 24;
-/// Once a capacity is found, these multiples of it are tried as a check. Lower rates should be carried (served within
-/// the SLO), and higher rates should fail.
+/// Once a capacity is found, these multiples of it are tried as a check. Lower rates should be carried, and higher
+/// rates should fail.
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
 
 impl Search {
@@ -79,8 +78,7 @@ impl Search {
         CHECKS.iter().map(|by| by * found).find(|&rate| !near(rate)).map_or(Next::Found(found), Next::Try)
     }
 
-    /// The request rates that were carried (served within the SLO) although a lower rate was not; ascending, per
-    /// second.
+    /// The request rates that were carried although a lower rate was not; ascending, per second.
     pub fn exceptions(tried: &[Tried]) -> Vec<f64> {
         let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min).unwrap_or(f64::INFINITY);
         let mut rates: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();

@@ -3,16 +3,16 @@
 use crate::bar::Bar;
 use crate::capacity::answer::{Capacity, SeedResult};
 use crate::capacity::load::Load;
-use crate::capacity::probe::{Probe, Trial};
+use crate::capacity::load::slo;
+use crate::capacity::probe::{Probe, Probes, Trial};
 use crate::capacity::search::{Next, Search};
 use crate::capacity::store::{SearchId, Store};
 use crate::cells::{play, swept};
 use crate::plan::Plan;
 use crate::setting::Setting;
 use crate::spec::capacity::CapacitySpec;
-use crate::spec::problem::{Exit, Problem, Result};
+use crate::spec::problem::{Exit, Result};
 use foretoken_policies::PolicySpec;
-use foretoken_sim::Arrivals;
 use foretoken_sim::metrics::Slo;
 use std::sync::atomic::AtomicBool;
 
@@ -60,31 +60,31 @@ impl Searcher<'_> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
         let load = Load::of(&mut setting, variant, self.spec)?;
-        let slo = self.slo(&mut setting)?;
+        let slo = slo(&mut setting, self.plan, self.flag)?;
         let guess = GUESS.map(|by| by * load.own_rate());
         let bracket = near.or(self.spec.bracket).unwrap_or(guess);
         let search = Search { bracket, tolerance: self.spec.tolerance, floor: load.floor() };
         let policy = &self.plan.policies[id.policy].spec;
         let trial = Trial { load: &load, policy, slo, flag: self.flag };
-        let mut probes = self.store.load(id);
+        let mut stored: Probes = self.store.load(id);
         let end = loop {
-            let tried: Vec<_> = probes.iter().map(Probe::tried).collect();
+            let tried: Vec<_> = stored.probes.iter().map(Probe::tried).collect();
             match search.next(&tried) {
                 Next::Try(rate) => {
                     self.bar.say(format!("{} at {rate:.3} requests/s", policy.label()));
-                    probes.push(trial.probe(&mut setting, rate, false)?);
-                    self.store.save(id, &probes)?;
+                    stored.probes.push(trial.probe(&mut setting, rate, false)?);
+                    self.store.save(id, &stored)?;
                 }
                 end => break end,
             }
         };
         if let (Next::Found(rate), 0, true) = (end, id.seed, self.to_the_end) {
-            self.finish(&trial, &mut setting, rate, &mut probes)?;
-            self.store.save(id, &probes)?;
+            self.finish(&trial, &mut setting, rate, &mut stored.probes)?;
+            self.store.save(id, &stored)?;
         }
         let tokens_gpu = load.output_tokens / f64::from(variant.gpus());
         let rejected = if end == Next::Nothing { self.rejected(&mut setting, &load, policy)? } else { None };
-        Ok(SeedResult { rejected, ..SeedResult::of(number, end, slo, tokens_gpu, &load, probes) })
+        Ok(SeedResult { rejected, ..SeedResult::of(number, end, slo, tokens_gpu, &load, stored.probes) })
     }
 
     /// Which limit of the engine rejects requests, in the words of `foretoken run`; `None` if none is rejected. A run
@@ -103,10 +103,10 @@ impl Searcher<'_> {
         }
     }
 
-    /// Repeats runs that were stopped early until all their counted requests (without the warm-up) have ended, because
-    /// a figure shows the share of requests within their SLO bounds. Takes only rates above the capacity `found`, up to
-    /// [`SHOWN`] × `found`. A run is not repeated if its rate is below [`APART`] times the next lower of these rates
-    /// whose run went to the end.
+    /// Repeats runs that were stopped early until all their counted requests have ended, because a figure shows the
+    /// share of requests within their SLO bounds. Takes only rates above the capacity `found`, up to [`SHOWN`] ×
+    /// `found`. A run is not repeated if its rate is below [`APART`] times the next lower of these rates whose run went
+    /// to the end.
     fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
         let mut above: Vec<&mut Probe> =
             probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();
@@ -122,29 +122,5 @@ impl Searcher<'_> {
             }
         }
         Ok(())
-    }
-
-    /// The SLO bounds of `setting` (requests and server at one combination of swept values with one seed). If the
-    /// experiment gives the TPOT bound as a multiple, the bound is this multiple of the P90 TPOT of autoregressive
-    /// decoding with one request at a time. It is an error if there is no bound at all.
-    fn slo(&self, setting: &mut Setting) -> Result<Slo> {
-        let given = setting.slo(None);
-        let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();
-        let slo = match scaled {
-            false => given,
-            true => {
-                let arrivals = setting.arrivals();
-                setting.set_arrivals(Arrivals::Closed { clients: 1 });
-                let plain = &self.plan.policies[self.plan.baseline].spec;
-                let played = play(setting, plain, Some(Slo::default()), self.flag);
-                setting.set_arrivals(arrivals);
-                setting.slo(played?.stored.summary.tpot.map(|q| q.p90))
-            }
-        };
-        if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
-            return Err(Problem::bad_input("the experiment has no SLO, so every load would be carried")
-                .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
-        }
-        Ok(slo)
     }
 }

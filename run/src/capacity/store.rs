@@ -1,10 +1,9 @@
-//! Stores the probes (runs at one rate each) of a capacity search on disk as soon as each ends, so that an interrupted
-//! search can continue.
+//! Stores the probes of a search on disk as soon as each ends, so that an interrupted search can continue.
 
-use crate::capacity::probe::Probe;
 use crate::cells::{Folder, PROBES, write_problem};
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::Staged;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -20,7 +19,7 @@ pub struct SearchId {
     pub seed: usize,
 }
 
-/// The folder that stores the runs of one experiment's capacity searches.
+/// The folder that stores the probes of one experiment's searches.
 pub struct Store {
     folder: PathBuf,
     /// The beginning of the names of the files.
@@ -28,48 +27,40 @@ pub struct Store {
     plan: String,
 }
 
+/// What is stored of a search.
 #[derive(Serialize, Deserialize)]
-struct StoredProbes {
+struct Stored<T> {
     plan: String,
-    probes: Vec<Probe>,
+    #[serde(flatten)]
+    found: T,
 }
 
 impl Store {
-    /// Opens the store of tried rates in a results folder. `plan` is the digest of the experiment's plan.
-    ///
-    /// # Errors
-    /// The folder cannot be made.
-    pub fn open(results: &Folder, plan: &str) -> Result<Store> {
+    /// Opens the store in a results folder. The names of its files begin with `name`. `plan` is the digest of the
+    /// experiment's plan.
+    pub fn open(results: &Folder, plan: &str, name: &str) -> Result<Store> {
         let folder = results.path().join(PROBES);
         std::fs::create_dir_all(&folder)
             .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
-        Ok(Store { folder, name: String::new(), plan: plan.to_owned() })
-    }
-
-    /// The store of other searches in the same folder, whose files' names begin with `name`.
-    pub fn named(self, name: &str) -> Store {
-        Store { name: name.to_owned(), ..self }
+        Ok(Store { folder, name: name.to_owned(), plan: plan.to_owned() })
     }
 
     fn path(&self, id: SearchId) -> PathBuf {
         self.folder.join(format!("{}v{}-p{}-s{}.json", self.name, id.variant, id.policy, id.seed))
     }
 
-    /// The stored runs of the search `id`, one per tried rate. Empty if the file is missing, is damaged, or was written
-    /// for a plan (list of all runs) with another digest.
-    pub fn load(&self, id: SearchId) -> Vec<Probe> {
-        let stored =
-            std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());
-        stored.filter(|stored| stored.plan == self.plan).map_or_else(Vec::new, |stored| stored.probes)
+    /// What is stored of the search `id`. The default if the file is missing, is damaged, or was written for a plan
+    /// with another digest.
+    pub fn load<T: DeserializeOwned + Default>(&self, id: SearchId) -> T {
+        let bytes = std::fs::read(self.path(id)).ok();
+        let stored = bytes.and_then(|bytes| serde_json::from_slice::<Stored<T>>(&bytes).ok());
+        stored.filter(|stored| stored.plan == self.plan).map(|stored| stored.found).unwrap_or_default()
     }
 
-    /// Writes all runs of the search `id`, one per tried rate.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn save(&self, id: SearchId, probes: &[Probe]) -> Result<()> {
-        let stored = StoredProbes { plan: self.plan.clone(), probes: probes.to_vec() };
-        let bytes = serde_json::to_vec(&stored).expect("plain data always serialises");
+    /// Writes what was found so far in the search `id`.
+    pub fn save(&self, id: SearchId, found: &impl Serialize) -> Result<()> {
+        let bytes = serde_json::to_vec(&Stored { plan: self.plan.clone(), found });
+        let bytes = bytes.expect("plain data always serialises");
         Staged::write_all_to(&self.path(id), &bytes).map_err(write_problem)
     }
 }

@@ -4,7 +4,7 @@
 use crate::capacity::answer::{Answer, Limit, Verdict};
 use crate::capacity::load::Load;
 use crate::capacity::plan::load;
-use crate::capacity::probe::Trial;
+use crate::capacity::probe::{Probes, Trial};
 use crate::capacity::run::run;
 use crate::capacity::store::{SearchId, Store};
 use crate::cells::{Folder, Mode};
@@ -114,8 +114,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     };
     let (alone, words) = found(&plan(&steady, &[]));
     assert!(!words.contains("changes in time"), "{words}");
-    // The log (a trace of arrivals) has the arrivals of the steady load. But the gaps between the first 1,500 requests,
-    // and between the requests after number 5,500, are four times as long.
+    // The log has the arrivals of the steady load. But the gaps between the first 1,500 requests, and between the
+    // requests after number 5,500, are four times as long.
     let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
     let mut at = 0.0;
     let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();
@@ -146,8 +146,8 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
     assert!(mean < 0.8 * alone, "{mean} on average, {alone} steadily");
 }
 
-/// The experiment [`ONE_SERVER`], with the arrival times `arrivals`, in seconds, from a log (a trace file). Returns the
-/// folder of the log's file and the experiment's text. The folder is removed when the returned guard is dropped.
+/// The experiment [`ONE_SERVER`], with the arrival times `arrivals`, in seconds, from a log. Returns the folder of the
+/// log's file and the experiment's text. The folder is removed when the returned guard is dropped.
 fn logged(arrivals: impl IntoIterator<Item = f64>) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("log.csv");
@@ -168,8 +168,8 @@ fn poisson_arrivals(requests: u32) -> Vec<f64> {
     Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
 }
 
-/// A log (trace of arrivals) with Poisson arrivals has the same capacity as generated Poisson arrivals. A lower or
-/// scaled rate of the log does not change the capacity. The text of the results says which requests of the log are run.
+/// A log with Poisson arrivals has the same capacity as generated Poisson arrivals. A lower or scaled rate of the log
+/// does not change the capacity. The text of the results says which requests of the log are run.
 #[test]
 fn a_log_has_the_capacity_of_its_load() {
     let arrivals = poisson_arrivals(1700);
@@ -193,8 +193,8 @@ fn a_log_has_the_capacity_of_its_load() {
     }
 }
 
-/// A capacity search that tries `factor` times the rate of a log (trace of arrivals) runs the same arrivals as the
-/// transform `rate-scale` with that factor.
+/// A capacity search that tries `factor` times the rate of a log runs the same arrivals as the transform `rate-scale`
+/// with that factor.
 #[test]
 fn a_probe_of_a_log_is_its_rate_scale() {
     let (_dir, text) = logged(poisson_arrivals(1700));
@@ -346,8 +346,8 @@ fn shown_rates_are_of_whole_runs() {
     let load = Load::of(&mut setting, &plan.variants[0], &spec).unwrap();
     let slo = setting.slo(None);
     for probe in whole {
-        // An ordinary run at the tried rate, to the end. The test counts which of the counted requests (without the
-        // warm-up) met their bounds.
+        // An ordinary run at the tried rate, to the end. The test counts which of the counted requests met their
+        // bounds.
         setting.workload.arrival = load.at(probe.rate);
         let (run, _) = setting.run(&plan.policies[0].spec, f64::INFINITY, &AtomicBool::new(false));
         let kept = load.counted.clone().filter(|&i| slo.met_by(&run.records, i as usize, None)).count();
@@ -400,14 +400,14 @@ fn an_interrupted_search_continues() {
     let work = Work::default();
     let first = run(&plan, &spec, &folder, &work).unwrap();
     // Half of the stored runs of the first capacity search are removed, as if the search had been interrupted.
-    let store = Store::open(&folder, &plan.digest()).unwrap();
+    let store = Store::open(&folder, &plan.digest(), "").unwrap();
     let id = SearchId { variant: 0, policy: 0, seed: 0 };
-    let probes = store.load(id);
-    store.save(id, &probes[..probes.len() / 2]).unwrap();
+    let Probes { probes } = store.load(id);
+    store.save(id, &Probes { probes: probes[..probes.len() / 2].to_vec() }).unwrap();
     assert_eq!(run(&plan, &spec, &folder, &work).unwrap().to_json(), first.to_json());
     // An interrupt by the user leaves the stored runs in place.
     work.interrupt.ask();
     let stopped = run(&plan, &CapacitySpec { tolerance: 0.001, ..spec }, &folder, &work).unwrap_err();
     assert_eq!(stopped.exit, crate::spec::problem::Exit::Interrupted);
-    assert_eq!(store.load(id).len(), probes.len());
+    assert_eq!(store.load::<Probes>(id).probes.len(), probes.len());
 }

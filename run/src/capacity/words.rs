@@ -11,25 +11,9 @@ use std::fmt::Write;
 impl Answer {
     /// The question of the capacity search as text, such as `99 % of requests keep TPOT within 50 ms`.
     pub fn question(&self) -> String {
-        let bounds =
-            [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
-        let bounds: Vec<String> = bounds.into_iter().filter_map(|(name, of)| self.bound(name, of)).collect();
-        let kept = if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") };
+        let kept = bounds_in_words(self.capacities.iter().flat_map(|c| &c.seeds).map(|s| s.slo));
         let window = self.window_s.map_or(String::new(), |[a, b]| format!(", of the seconds {a} to {b}"));
         format!("{} % of requests{window} keep {kept}", trimmed(100.0 * self.share))
-    }
-
-    /// The latency bound that `of` reads from the SLO, as text after its `name`, in ms. The text has a range if the
-    /// bound differs between runs; `None` if no run has this bound.
-    fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
-        let bounds = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
-        let (least, most) = bounds.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
-        let [from, to] = [least, most].map(|s| trimmed(1e3 * s));
-        match least.is_finite() {
-            false => None,
-            true if from == to => Some(format!("{name} within {to} ms")),
-            true => Some(format!("{name} within {from} to {to} ms")),
-        }
     }
 
     /// The whole text of the capacity search's results: the table, the headlines, the notes and the warnings.
@@ -75,15 +59,7 @@ impl Answer {
 
     /// The capacities grouped by their swept values, in the order of the sweep, as (swept values as text, capacities).
     pub fn at_each_value(&self) -> Vec<(String, Vec<&Capacity>)> {
-        let mut groups: Vec<(String, Vec<&Capacity>)> = Vec::new();
-        for c in &self.capacities {
-            let at = values(c);
-            match groups.iter_mut().find(|(value, _)| *value == at) {
-                Some((_, group)) => group.push(c),
-                None => groups.push((at, vec![c])),
-            }
-        }
-        groups
+        by_swept_values(&self.capacities, |c| &c.sweep)
     }
 
     /// One sentence for each combination of swept values. It names the policy with the highest capacity, and says by
@@ -142,6 +118,34 @@ impl Answer {
         }
         notes
     }
+}
+
+/// The bounds of the runs as text, such as `TTFT within 300 ms, TPOT within 40 to 50 ms`. A bound that differs between
+/// runs is a range.
+pub fn bounds_in_words(slos: impl Iterator<Item = Slo> + Clone) -> String {
+    let bounds = [("TTFT", (|s| s.ttft_s) as fn(Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
+    let bound = |(name, of): (&str, fn(Slo) -> Option<f64>)| {
+        let all = slos.clone().filter_map(of);
+        let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
+        let [from, to] = [least, most].map(|s| trimmed(1e3 * s));
+        let words = if from == to { to } else { format!("{from} to {to}") };
+        least.is_finite().then(|| format!("{name} within {words} ms"))
+    };
+    let bounds: Vec<String> = bounds.into_iter().filter_map(bound).collect();
+    if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") }
+}
+
+/// Groups the answers `all` by their swept values as text, in the order of the sweep.
+pub fn by_swept_values<T>(all: &[T], sweep: impl Fn(&T) -> &[Swept]) -> Vec<(String, Vec<&T>)> {
+    let mut groups: Vec<(String, Vec<&T>)> = Vec::new();
+    for one in all {
+        let at = swept_in_words(sweep(one));
+        match groups.iter_mut().find(|(value, _)| *value == at) {
+            Some((_, group)) => group.push(one),
+            None => groups.push((at, vec![one])),
+        }
+    }
+    groups
 }
 
 impl Log {

@@ -33,8 +33,8 @@ use foretoken_sim::metrics::{ReplicaSummary, Scaled};
 pub struct Assembled {
     /// The comparison of the policies, which the printed table shows.
     pub comparison: Comparison,
-    /// For each cell (one policy with one seed and one combination of swept values), in the order of the plan, which
-    /// lists all runs: the digest of its results, and its numbers of requests and of request-steps.
+    /// For each cell, in the order of the plan, which lists all runs: the digest of its results, and its numbers of
+    /// requests and of request-steps.
     pub numbers: Vec<Numbers>,
     /// What the page shows; `None` if no figures were asked for.
     pub drawn: Option<Drawn>,
@@ -54,7 +54,6 @@ pub struct Advised {
 pub struct Drawn {
     /// The finished runs, in the order of the plan.
     pub cells: Vec<Cell>,
-    /// Their figures.
     pub figures: Vec<Figure>,
 }
 
@@ -69,10 +68,6 @@ pub struct Numbers {
 
 /// Writes tables and figures of a plan whose cells are all stored, and compares the policies. Draws figures only if
 /// `figures` is true, and writes them only if the experiment's `output.figures` is true, too.
-///
-/// # Errors
-/// A cell is missing, damaged or cannot be decoded; a table or a figure cannot be written; or the value of a paper's
-/// claim (a statement with a number) is computed from a workload or an engine that cannot be built.
 pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
@@ -262,10 +257,6 @@ pub struct Unfinished {
 }
 
 /// Reads the finished cells of an experiment that did not end. `digest` is the plan's digest in the folder's manifest.
-///
-/// # Errors
-/// The folder of the cells cannot be made, or an undamaged cell cannot be decoded. A damaged cell is no error: it is
-/// listed in the result.
 pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfinished> {
     let store = Store::open(folder, digest)?;
     let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());

@@ -1,5 +1,5 @@
 //! The file of a finished cell. It has the per-request records in pieces, which are written while the run goes on, then
-//! all other results, their length in bytes, and a seal (a checksum) over all of it.
+//! all other results, their length in bytes, and a seal over all of it.
 
 use foretoken_report::{ReportError, Staged};
 use foretoken_sim::RequestRecords;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 const LENGTH: usize = 8;
 
 /// Number of bytes at the end of the file of a cell, after its last results: the length field of these results, and the
-/// seal (a checksum).
+/// seal.
 pub(super) const END: usize = LENGTH + blake3::OUT_LEN;
 
-/// Number of bytes of the file of a cell that are read at a time to check its seal (checksum).
+/// Number of bytes of the file of a cell that are read at a time to check its seal.
 const BLOCK: usize = 1 << 18;
 
 /// The results file of one run, while it is written. If it is dropped before [`finish`](CellFile::finish), no file is
@@ -34,8 +34,8 @@ pub struct CellFile {
     /// The first piece of per-request records, as long as no second piece was added. It is in memory and not in the
     /// file.
     only: Option<RequestRecords>,
-    /// (The plan's digest, the cell's name): the file's seal (checksum) depends on both, so the file of another
-    /// experiment or another cell is refused.
+    /// (The plan's digest, the cell's name): the file's seal depends on both, so the file of another experiment or
+    /// another cell is refused.
     key: (blake3::Hash, String),
 }
 
@@ -59,9 +59,6 @@ impl CellFile {
     }
 
     /// The per-request records that were added to the file so far.
-    ///
-    /// # Errors
-    /// A piece could not be written.
     pub fn records(&mut self) -> Result<Written<'_>, ReportError> {
         let path = self.file.path().to_path_buf();
         let cannot = |cause| ReportError::Write { path, cause };
@@ -79,9 +76,6 @@ impl CellFile {
 
     /// Writes all results other than the per-request records, and completes the file. `stored` has these results, and
     /// no per-request records.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(super) fn finish(mut self, stored: &impl Serialize) -> Result<(), ReportError> {
         let path = self.file.path().to_path_buf();
         let written = match self.failed.take() {
@@ -134,9 +128,6 @@ impl Written<'_> {
     }
 
     /// Says whether all pieces of the records could be read from the file so far.
-    ///
-    /// # Errors
-    /// The first error of a reading.
     pub fn check(&self) -> Result<(), ReportError> {
         match self {
             Written::Only(_) => Ok(()),
@@ -161,9 +152,6 @@ impl PiecesOf {
     }
 
     /// Says whether all pieces of the records could be read from the file so far.
-    ///
-    /// # Errors
-    /// The first error of a reading.
     pub fn check(&self) -> Result<(), ReportError> {
         match self.failed.take() {
             Some(cause) => Err(ReportError::Read { path: self.path.clone(), cause: cause.to_string() }),
@@ -172,9 +160,6 @@ impl PiecesOf {
     }
 
     /// All per-request records of the file, joined into one piece.
-    ///
-    /// # Errors
-    /// A piece cannot be read.
     pub fn together(&self) -> Result<RequestRecords, ReportError> {
         let mut all = RequestRecords::default();
         self.each(&mut |piece| all.append(piece));
@@ -218,8 +203,8 @@ pub(super) fn split(records: &RequestRecords) -> impl Iterator<Item = RequestRec
     (0..records.len()).step_by(PIECE).map(|from| records.part(from..records.len().min(from + PIECE)))
 }
 
-/// The seal (checksum) for the end of the file of a cell. `plan` is the plan's digest, `name` is the cell's name, and
-/// `digest` is the digest of the file's bytes before the seal.
+/// The seal for the end of the file of a cell. `plan` is the plan's digest, `name` is the cell's name, and `digest` is
+/// the digest of the file's bytes before the seal.
 pub(super) fn seal((plan, name): &(blake3::Hash, String), digest: &blake3::Hash) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_keyed(plan.as_bytes());
     hasher.update(name.as_bytes()).update(digest.as_bytes());

@@ -46,9 +46,6 @@ impl Failures {
     }
 
     /// Writes the file that says why a cell failed.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn keep(&self, id: CellId, key: &Key, problem: &Problem) -> Result<()> {
         let failure = Failure {
             cell: key.to_string(),

@@ -1,5 +1,4 @@
-//! The facts on an experiment's fleet (engines behind a router) that reports show: its router, and the pool to which
-//! each replica belongs.
+//! The facts on an experiment's fleet that reports show: its router, and the pool to which each replica belongs.
 
 use crate::plan::Variant;
 use foretoken_fleet::Role;

@@ -56,7 +56,6 @@ pub const FLEET_JSON: &str = "fleet.json";
 pub const RUNS_JSON: &str = "runs.json";
 /// Name of the file with the ladders, in which each policy's loss is split by missing knowledge.
 pub const LADDER_JSON: &str = "ladder.json";
-/// Name of the page with the ladders.
 pub const LADDER_PAGE: &str = "ladder.html";
 /// The names of all files and folders that the program may write into a results folder. `--overwrite` removes only
 /// these.
@@ -117,11 +116,6 @@ impl Folder {
     /// holds complete results of `plan`, only removes the folders of unfinished results, such as the stored results of
     /// single runs. Returns (the folder, true if the results are complete already). As long as the returned folder or a
     /// copy lives, no other process opens or joins the folder.
-    ///
-    /// # Errors
-    /// Another process is at work in the folder, or it cannot be made, listed, emptied or written. With `Mode::Fresh`:
-    /// the folder is not empty. With `Mode::Resume`: the folder holds no run, or a run of another plan, or complete
-    /// results of which a file is missing or changed.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
         let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
         let made = missing.map(Path::to_path_buf).collect();
@@ -152,10 +146,6 @@ impl Folder {
 
     /// Makes the folder ready for a shard (a part) of `plan`. The first shard writes the manifest; later shards check
     /// it. Returns (the folder, true if it already holds complete results of the plan).
-    ///
-    /// # Errors
-    /// The folder cannot be made, locked, listed or written; it holds a run of another plan; or it is not empty
-    /// although no shard has begun in it.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let mut folder = Folder::at(path);
         // The experiment's file is written last. So if this file exists, the folder is ready for shards.
@@ -189,9 +179,6 @@ impl Folder {
 
     /// Holds the folder's lock until this `Folder` and its copies are dropped. If `shared` is true, other processes
     /// that share the lock may also work in the folder.
-    ///
-    /// # Errors
-    /// Another process has the lock.
     pub fn keep_others_out(&mut self, shared: bool) -> Result<()> {
         self._lock = Some(Arc::new(Lock::take_folder(&self.path, shared)?));
         Ok(())
@@ -199,9 +186,6 @@ impl Folder {
 
     /// Writes the experiment of `plan`, and a manifest that says that the results are not complete. `foretoken
     /// validate` calls this a second time, after it measured the pass times.
-    ///
-    /// # Errors
-    /// The experiment cannot be written as TOML, or the manifest or the experiment's file cannot be written.
     pub fn replan(&self, plan: &Plan) -> Result<()> {
         let text = plan.resolved_for(&self.path)?;
         let kernels = plan.kernels()?;
@@ -219,9 +203,6 @@ impl Folder {
 
     /// Adds the finished files `names` with their digests to the manifest, so that damage or loss of them is detected
     /// later. Does nothing if the folder has no manifest.
-    ///
-    /// # Errors
-    /// The manifest cannot be read or is damaged, a file of `names` cannot be read, or the manifest cannot be written.
     pub fn enter(&self, names: &[&str]) -> Result<()> {
         if !self.path.join(MANIFEST).exists() {
             return Ok(());
@@ -281,18 +262,12 @@ impl Folder {
     }
 
     /// Writes a file of the results folder, completely or not at all.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
     }
 
     /// Writes a value as a JSON file. The JSON goes to the file piece by piece, so that the whole text of a large
     /// comparison is never in memory.
-    ///
-    /// # Errors
-    /// The value cannot be written as JSON, or the file cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
         let path = self.path.join(name);
         let cannot = |cause: std::io::Error| write_problem(ReportError::Write { path: path.clone(), cause });
@@ -304,10 +279,6 @@ impl Folder {
 
     /// Marks the results as complete: writes a manifest that lists all result files, then removes the stored results of
     /// single runs and the progress of shards.
-    ///
-    /// # Errors
-    /// A file of the results cannot be read for its digest, the manifest cannot be written, or the stored result of a
-    /// single run cannot be removed.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
         self.write_manifest(plan, self.digests()?, Some(speed), true)?;
         self.clear_up()
@@ -315,10 +286,6 @@ impl Folder {
 
     /// Marks the results of a merged run as complete. `begun` is the manifest that the first shard wrote. Its list of
     /// input files with their digests is kept, because the files themselves may be missing on this machine.
-    ///
-    /// # Errors
-    /// A file of the results cannot be read for its digest, the manifest cannot be written, or the stored result of a
-    /// single run cannot be removed.
     pub fn complete_merged(&self, begun: Manifest, timing: Timing) -> Result<()> {
         let manifest = Manifest { files: self.digests()?, complete: true, timing, ..begun };
         self.write(MANIFEST, manifest.to_json().as_bytes())?;
@@ -326,12 +293,7 @@ impl Folder {
     }
 
     /// Removes the folders that complete results do not need: stored results of single runs, runs that a capacity
-    /// search tried, progress of shards (parts of a run). A run that was killed just before its end leaves these
-    /// folders behind.
-    ///
-    /// # Errors
-    /// A file that the program wrote into these folders cannot be removed. Files that the program did not write stay
-    /// and are no error.
+    /// search tried, progress of shards. A run that was killed just before its end leaves these folders behind.
     pub fn clear_up(&self) -> Result<()> {
         for name in [PROBES, SHARDS, CELLS] {
             tell_left(&remove_own(&self.path, name)?);
@@ -340,9 +302,6 @@ impl Folder {
     }
 
     /// Writes a manifest for results that are not complete. `cells` is the number of cells of the whole plan.
-    ///
-    /// # Errors
-    /// A file of the results cannot be read for its digest, or the manifest cannot be written.
     pub fn keep_part(&self, plan: &Plan, cells: usize, speed: &Speed) -> Result<()> {
         let manifest = Manifest { cells, ..Manifest::of(plan, self.digests()?, false, timing(speed)) };
         self.write(MANIFEST, manifest.to_json().as_bytes())

@@ -14,10 +14,6 @@ pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock
 
 impl Lock {
     /// Tries to lock the file at `path`. Returns `None` if another process has the lock.
-    ///
-    /// # Errors
-    /// The file cannot be made or locked. A file system without locks gives no error: the returned lock then does not
-    /// keep other processes out. Nothing is lost by this, because all processes write the same results.
     pub fn try_take(path: &Path) -> Result<Option<Lock>> {
         let file = open(path)?;
         match file.try_lock() {
@@ -44,9 +40,6 @@ impl Lock {
 
     /// Locks the folder at `path` as `try_folder` does, but returns an error in place of `None` if another process
     /// holds a conflicting lock.
-    ///
-    /// # Errors
-    /// Another process holds a conflicting lock.
     pub fn take_folder(path: &Path, shared: bool) -> Result<Lock> {
         Lock::try_folder(path, shared).ok_or_else(|| {
             Problem::bad_input(format!("another command is at work in {}", path.display()))
@@ -55,9 +48,6 @@ impl Lock {
     }
 
     /// Waits until no other process has the lock on the file at `path`, then takes it.
-    ///
-    /// # Errors
-    /// The file cannot be made or locked.
     pub fn wait(path: &Path) -> Result<Lock> {
         let file = open(path)?;
         match file.lock() {

@@ -34,8 +34,7 @@ pub struct Manifest {
     /// A map from the path of each finished result file in the folder to the file's blake3 digest. While a run is in
     /// progress, only the experiment and the files that are finished already, such as recordings, are listed.
     pub files: BTreeMap<String, String>,
-    /// How long the run took. The manifests of two runs of one experiment may differ only in this time and in the seal
-    /// (the manifest's checksum).
+    /// How long the run took. The manifests of two runs of one experiment may differ only in this time and in the seal.
     pub timing: Timing,
 }
 
@@ -84,11 +83,7 @@ impl Manifest {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
 
-    /// Reads the manifest of a results folder and checks its seal (a checksum).
-    ///
-    /// # Errors
-    /// `folder` is missing or not a folder; its manifest is missing, not JSON or of another schema, or lists a file
-    /// outside of the folder; or the manifest's seal does not match.
+    /// Reads the manifest of a results folder and checks its seal.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let path = folder.join(MANIFEST);
         if !folder.is_dir() {
@@ -103,9 +98,6 @@ impl Manifest {
 
     /// Reads and checks a manifest from its `bytes`, as [`read`](Manifest::read) does from a file. Error messages name
     /// the folder `folder`.
-    ///
-    /// # Errors
-    /// The bytes are not JSON or of another schema, a listed file is outside of the folder, or the seal does not match.
     pub fn parse(folder: &Path, bytes: &[u8]) -> Result<Manifest> {
         let path = folder.join(MANIFEST);
         let unreadable = |e: &dyn std::fmt::Display| {
@@ -136,16 +128,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Does the manifest list a file with this name?
     pub fn has(&self, name: &str) -> bool {
         self.files.contains_key(name)
     }
 
     /// Checks that the files `names` have the digests that the manifest lists. Skips names that the manifest does not
     /// list.
-    ///
-    /// # Errors
-    /// A listed file is missing, cannot be read, or has another digest than the manifest says.
     pub fn check<'a>(&self, folder: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         for name in names.into_iter().filter(|name| self.has(name)) {
@@ -168,9 +156,6 @@ impl Manifest {
     }
 
     /// Checks that all listed files have the digests that the manifest lists.
-    ///
-    /// # Errors
-    /// A listed file is missing, cannot be read, or has another digest than the manifest says.
     pub fn check_all(&self, folder: &Path) -> Result<()> {
         self.check(folder, self.files.keys().map(String::as_str))
     }
@@ -192,9 +177,6 @@ fn few(names: &[impl AsRef<str>]) -> String {
 }
 
 /// The blake3 digest of a file's bytes, in hexadecimal.
-///
-/// # Errors
-/// The file cannot be opened or read.
 pub fn digest(path: &Path) -> std::io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(path)?)?;

@@ -1,4 +1,4 @@
-//! The progress of each shard (part of a run), as files in the results folder that all shards share.
+//! The progress of each shard, as files in the results folder that all shards share.
 
 use super::folder::Folder;
 use super::lock::Lock;
@@ -30,9 +30,6 @@ pub struct Marks(PathBuf);
 
 impl Marks {
     /// Opens the progress files of a results folder. Makes the folder's subfolder `shards` if it is missing.
-    ///
-    /// # Errors
-    /// The folder `shards` cannot be made.
     pub fn of(folder: &Folder) -> Result<Marks> {
         let path = folder.shards();
         std::fs::create_dir_all(&path)
@@ -40,10 +37,7 @@ impl Marks {
         Ok(Marks(path))
     }
 
-    /// The progress of every shard (part of the run) that began, in the order of shard numbers.
-    ///
-    /// # Errors
-    /// A progress file cannot be read.
+    /// The progress of every shard that began, in the order of shard numbers.
     pub fn all(&self) -> Result<Vec<Mark>> {
         let cannot = |what: String| {
             Problem::bad_input(what)
@@ -64,9 +58,6 @@ impl Marks {
 
     /// Checks that all shards that were begun belong to the run that `manifest` describes. Returns the number N of
     /// shards (`None` if no shard was begun) and the progress of each shard that was begun.
-    ///
-    /// # Errors
-    /// The shards differ in N, a shard belongs to another experiment or version, or a progress file cannot be read.
     pub fn agree(&self, manifest: &Manifest) -> Result<(Option<u32>, Vec<Mark>)> {
         let marks = self.all()?;
         let of = marks.first().map(|mark| mark.shard.of);
@@ -90,10 +81,6 @@ impl Marks {
     /// Begins a shard: takes its lock and writes its progress file. As long as the returned lock lives, no other
     /// process runs the shard. Returns `None` if the shard is complete and the stored results of its runs are undamaged
     /// (`whole` is true). `goes_on`: may the call continue a shard that was begun before?
-    ///
-    /// # Errors
-    /// Another process runs the shard; the shard was begun before and `goes_on` is false; or the folder's shards have
-    /// another number N of shards, or belong to another run.
     pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool, whole: bool) -> Result<Option<Lock>> {
         let (of, marks) = self.agree(manifest)?;
         if let Some(of) = of.filter(|&of| of != shard.of) {
@@ -121,10 +108,7 @@ impl Marks {
         Ok(Some(lock))
     }
 
-    /// Writes the progress file of a shard (one of the parts of a run that several machines share).
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Writes the progress file of a shard.
     pub fn write(&self, shard: Shard, manifest: &Manifest, complete: bool, timing: Timing) -> Result<()> {
         let mark = Mark { shard, digest: manifest.digest.clone(), version: manifest.version.clone(), complete, timing };
         let text = serde_json::to_string_pretty(&mark).expect("plain data always serialises") + "\n";
@@ -132,11 +116,7 @@ impl Marks {
         Staged::write_all_to(&path, text.as_bytes()).map_err(write_problem)
     }
 
-    /// Takes the lock for merging shards (the parts of a run). As long as the returned lock lives, no other process
-    /// merges the shards.
-    ///
-    /// # Errors
-    /// Another process is merging the shards.
+    /// Takes the lock for merging shards. As long as the returned lock lives, no other process merges the shards.
     pub fn merging(&self) -> Result<Lock> {
         Lock::try_take(&self.0.join("merge.lock"))?.ok_or_else(|| {
             Problem::bad_input(format!("another merge is at work in {}", self.0.display()))

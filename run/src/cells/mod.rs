@@ -53,10 +53,6 @@ use std::time::{Duration, Instant};
 
 /// Runs every cell of the plan whose stored result is missing or damaged in the results folder. Finished cells stay in
 /// the folder, also after an error or an interrupt. Returns the simulator's speed.
-///
-/// # Errors
-/// The folder of the cells cannot be made, a cell's workload or server cannot be built, a policy cannot be run (see
-/// [`play`]), a cell cannot be stored or decoded, or the run is interrupted.
 pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
     let store = Store::open(folder, &plan.digest())?;
     let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
@@ -71,9 +67,6 @@ pub fn run_cells(plan: &Plan, folder: &Folder, work: &Work) -> Result<Speed> {
 /// Runs the cells of a shard whose stored results are missing or damaged in the results folder. If a cell fails, its
 /// failure is stored, and the other cells still run. Returns the simulator's speed and all stored failures of the
 /// shard. If `again` is true, cells that failed before are run again; otherwise they are skipped.
-///
-/// # Errors
-/// The folder of the cells cannot be made, the run is interrupted, or a finished cell cannot be stored or decoded.
 pub fn run_shard(
     plan: &Plan,
     folder: &Folder,
@@ -104,14 +97,12 @@ fn comparisons(plan: &Plan) -> usize {
     plan.variants.len() * plan.seeds.len()
 }
 
-/// Index, in the order of `plan` (the list of all runs), of the comparison (all policies with one seed) to which a cell
-/// belongs.
+/// Index, in the order of `plan` (the list of all runs), of the comparison to which a cell belongs.
 pub fn comparison(plan: &Plan, id: CellId) -> usize {
     id.variant * plan.seeds.len() + id.seed
 }
 
-/// Runs the cells of a plan (one policy with one seed and one combination of swept values each). All threads share one
-/// runner.
+/// Runs the cells of a plan. All threads share one runner.
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
@@ -125,10 +116,9 @@ impl Runner<'_> {
     fn comparisons(&self, these: Vec<usize>) -> Result<()> {
         let plan = self.plan;
         let seeds = plan.seeds.len();
-        // A TPOT bound may be a multiple of the P90 TPOT of the autoregressive run of another comparison (all policies
-        // with one combination of swept values and one seed). Comparisons whose bound comes from their own
-        // autoregressive run are made first. The other comparisons then find the results of the autoregressive run that
-        // they need on disk.
+        // A TPOT bound may be a multiple of the P90 TPOT of the autoregressive run of another comparison. Comparisons
+        // whose bound comes from their own autoregressive run are made first. The other comparisons then find the
+        // results of the autoregressive run that they need on disk.
         let sets: Vec<bool> =
             (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
         let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
@@ -253,10 +243,6 @@ pub struct Played {
 /// Runs a policy to the end, with the workload and server of `setting`. `slo` are the SLO bounds to apply. The caller
 /// gives `None` for the autoregressive baseline: a TPOT bound that is a multiple of an autoregressive run's TPOT is
 /// then computed from this run itself.
-///
-/// # Errors
-/// The run is interrupted, the policy panics, the simulated clock passes its end of 213 days, or not one request fits
-/// into the engine.
 pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
     let started = Instant::now();
     let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);

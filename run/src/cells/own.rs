@@ -58,9 +58,6 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 
 /// Removes the files that the program wrote into the folder `name` in `path`. Removes the folder itself if it is then
 /// empty. Returns the files that stay. A missing folder is no error.
-///
-/// # Errors
-/// A file that the program wrote cannot be removed.
 pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let folder = path.join(name);
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };

@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct Shard {
     /// Number N of shards into which the run is split.
     pub of: u32,
-    /// Number of this shard (part of the run), from 1.
+    /// Number of this shard, from 1.
     pub index: u32,
 }
 
@@ -72,8 +72,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every comparison (all policies with one seed) is in exactly one shard, and the sizes of shards differ by at
-        /// most one.
+        /// Every comparison is in exactly one shard, and the sizes of shards differ by at most one.
         #[test]
         fn shards_share_comparisons_out(of in 1u32..40, comparisons in 0usize..300) {
             let sizes: Vec<usize> = Shard::all(of).map(|s| (0..comparisons).filter(|&c| s.has(c)).count()).collect();

@@ -101,9 +101,6 @@ pub struct Store {
 
 impl Store {
     /// Opens the folder of finished cells of the plan with the given digest.
-    ///
-    /// # Errors
-    /// The folder of the cells cannot be made.
     pub fn open(results: &Folder, plan_digest: &str) -> Result<Store> {
         let folder = results.cells();
         std::fs::create_dir_all(&folder)
@@ -121,9 +118,8 @@ impl Store {
         self.path(id)
     }
 
-    /// Describes the damage to the file of a cell (one run of one policy); `None` if the file is missing or undamaged.
-    /// `others` are the cells of the run. If the file is the file of another cell among the first 1000 of `others`, the
-    /// text says so.
+    /// Describes the damage to the file of a cell; `None` if the file is missing or undamaged. `others` are the cells
+    /// of the run. If the file is the file of another cell among the first 1000 of `others`, the text says so.
     pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
         if !path.exists() || self.has(id) {
@@ -147,9 +143,6 @@ impl Store {
     }
 
     /// Reads the stored results of a cell. `None` if the cell is not stored, or if its file is damaged.
-    ///
-    /// # Errors
-    /// The file's seal (checksum) matches, but the content cannot be decoded.
     pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
         let Some((mut stored, pieces)) = self.open_cell(id)? else { return Ok(None) };
         stored.records = pieces.together().map_err(|e| Problem::failed(e.to_string()))?;
@@ -158,9 +151,6 @@ impl Store {
 
     /// Reads the results of a cell as [`load`](Store::load) does, but leaves the per-request records in the file, to be
     /// read in pieces.
-    ///
-    /// # Errors
-    /// The file's seal (checksum) matches, but the content cannot be decoded.
     pub fn open_cell(&self, id: CellId) -> Result<Option<(Stored, PiecesOf)>> {
         if !self.has(id) {
             return Ok(None);
@@ -173,28 +163,19 @@ impl Store {
     }
 
     /// Begins the results file of the cell `id`. The records of its requests are added while the run goes on.
-    ///
-    /// # Errors
-    /// The file cannot be made.
     pub fn begin(&self, id: CellId) -> Result<CellFile> {
         CellFile::create(&self.path(id), (self.key, name(id))).map_err(write_problem)
     }
 
     /// Writes the results of a finished cell to its file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
         let mut file = self.begin(id)?;
         let _ = split(&stored.records).all(|piece| file.add(piece));
         self.finish(file, stored)
     }
 
-    /// Completes the results file of a cell (one run), to which the per-request records were added before. Records in
-    /// `stored` are not written.
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Completes the results file of a cell, to which the per-request records were added before. Records in `stored`
+    /// are not written.
     pub fn finish(&self, file: CellFile, stored: &Stored) -> Result<()> {
         let Stored { summary, series, records: _, steps, warnings, usable_blocks, lengths, calibration, replicas } =
             stored;

@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 /// goodput.
 #[derive(Debug, Serialize)]
 struct Decision {
-    /// The name of the policy that decides.
     policy: String,
     /// The policy's label: its name, and every setting that differs from its default.
     label: String,
@@ -63,9 +62,6 @@ impl From<Candidate> for Weighed {
 
 /// The decision of each policy in a server's state, as JSON. `text` is the state as JSON; error messages call it
 /// `name`. `explain` adds the candidates that each policy compared.
-///
-/// # Errors
-/// The state is invalid, or a policy is an oracle, which needs to know which draft tokens are right.
 pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
     let state = State::parse(name, text)?;
     let decisions: Result<Vec<Decision>> =
@@ -146,8 +142,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
 }
 
 /// vLLM's defaults for the most requests and the most tokens of a step (docs/model.md 4.1), because a state of
-/// `foretoken decide` does not have these two settings. The policies' cost tables (pass times by number of tokens)
-/// reach to these sizes.
+/// `foretoken decide` does not have these two settings. The policies' cost tables reach to these sizes.
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 

@@ -1,6 +1,5 @@
-//! Draws, for an acceptance source (the law that decides which draft tokens are right), the number of tokens that a
-//! round emits and the number of its draft tokens. A round is one request's draft tokens of one step, verified
-//! together.
+//! Draws, for an acceptance source, the number of tokens that a round emits and the number of its draft tokens. A round
+//! is one request's draft tokens of one step, verified together.
 //!
 //! The explorer's page computes constant rates and rates by depth itself. For other sources the program draws for many
 //! requests which draft tokens are right, and goes through the rounds as in a run with a fixed draft length.
@@ -22,7 +21,7 @@ pub(super) const LONGEST: usize = 16;
 /// the policy asks for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Acceptance {
-    /// The acceptance source (which decides which draft tokens are right), with its settings as in an experiment.
+    /// The acceptance source, with its settings as in an experiment.
     pub source: Rates,
     /// A sentence for the page that says how the numbers of this acceptance source were drawn: for which number of
     /// requests, of which lengths.
@@ -57,7 +56,7 @@ impl Acceptance {
     /// emitted tokens and of draft tokens per round. `bits` says which draft tokens are right.
     fn of(source: &Rates, note: String, bits: &dyn AcceptanceSource, workload: &Workload) -> Acceptance {
         // The index of `emitted` and `rounds` is the draft length that is asked for. `emitted` counts output tokens;
-        // `rounds` counts the rounds (one request's draft tokens of one step) by their number of draft tokens.
+        // `rounds` counts the rounds by their number of draft tokens.
         let mut emitted = [0u64; LONGEST + 1];
         let mut rounds = [[0u64; LONGEST + 1]; LONGEST + 1];
         let mut row = TruthRow::default();

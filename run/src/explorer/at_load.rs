@@ -14,9 +14,6 @@ use std::sync::atomic::AtomicBool;
 impl Machine {
     /// The machine, with a page that opens at the load of the first combination of swept values and the first seed of
     /// `plan`. Recorded acceptance becomes rates by draft position, which are settings of the page.
-    ///
-    /// # Errors
-    /// The requests cannot be built, or the simulation of plain decoding is interrupted.
     pub fn at_load_of(mut self, plan: &Plan, interrupt: &AtomicBool) -> Result<Machine> {
         let variant = &plan.variants[0];
         let setting = Setting::new(variant, plan.seeds[0])?;

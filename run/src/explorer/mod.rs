@@ -158,8 +158,7 @@ fn own_hardware(
     named["model"] = name.into();
 }
 
-/// The default settings of a roofline (a cost model from peak arithmetic and bandwidth), with the first GPU and the
-/// first model of the presets.
+/// The default settings of a roofline, with the first GPU and the first model of the presets.
 fn defaults() -> RooflineSpec {
     RooflineSpec::new(&gpus()[0].name, &catalog()[0].name)
 }

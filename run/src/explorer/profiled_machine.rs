@@ -1,4 +1,4 @@
-//! Reads a profile (measured or fitted pass times) as a machine, with which the explorer's page opens.
+//! Reads a profile as a machine, with which the explorer's page opens.
 
 use super::Machine;
 use crate::profiled::{self, Either};
@@ -9,9 +9,6 @@ use std::path::Path;
 
 /// The machine that the profile `file` describes. The profile has times of single passes, or costs that were fitted to
 /// the steps of an observed server. Prints a warning if the file was edited after it was made.
-///
-/// # Errors
-/// The file is no profile, or its target passes take no time.
 pub fn profiled_machine(file: &Path) -> Result<Machine> {
     let text = crate::spec::text::read(file).map_err(|e| {
         Problem::bad_input(format!("cannot read the profile: {e}"))

@@ -2,7 +2,6 @@
 //! into rungs, one for each piece of knowledge that the policy lacks.
 
 use super::plan::{LadderRuns, PolicyRuns};
-use super::rungs::RUNGS;
 use crate::plan::Plan;
 use crate::spec::document::Choice;
 use foretoken_report::Cell;
@@ -15,13 +14,12 @@ use serde::Serialize;
 pub struct Ladders {
     /// The name of the experiment whose policies' losses the ladders split.
     pub name: String,
-    /// For which models, hardware, load and bounds the ladders (each policy's loss, split by missing knowledge) hold,
-    /// in one line.
+    /// For which models, hardware, load and bounds the ladders hold, in one line.
     #[serde(skip)]
     pub scope: String,
     /// Number of seeds with which each policy ran.
     pub seeds: usize,
-    /// One ladder (a policy's loss, split by missing knowledge) for each combination of swept values and policy.
+    /// One ladder for each combination of swept values and policy.
     pub ladders: Vec<Ladder>,
 }
 
@@ -33,8 +31,7 @@ pub struct Ladder {
     pub policy: String,
     /// Does the policy draft trees? The other policies of the ladder, which know more than a server can, draft chains.
     pub trees: bool,
-    /// The swept settings, each with its value in the runs from which this ladder (a policy's loss, split by missing
-    /// knowledge) is made.
+    /// The swept settings, each with its value in the runs from which this ladder is made.
     pub sweep: Vec<Choice>,
     /// The loss ln(E2E / E2E of the best oracle) of the policy as the experiment gives it, without added knowledge.
     pub as_is: Interval,
@@ -57,9 +54,8 @@ pub struct Rung {
 }
 
 impl Ladders {
-    /// Computes every ladder (a policy's loss, split by missing knowledge) of an experiment. `cells` are the finished
-    /// runs, in the order of `plan`, which lists them; `runs` says which policies are on which rung. `None` if no
-    /// request finished in some run.
+    /// Computes every ladder of an experiment. `cells` are the finished runs, in the order of `plan`, which lists them;
+    /// `runs` says which policies are on which rung. `None` if no request finished in some run.
     pub fn of(plan: &Plan, runs: &LadderRuns, cells: &[Cell]) -> Option<Ladders> {
         let size = plan.seeds.len() * plan.policies.len();
         let mut ladders = Vec::new();
@@ -73,8 +69,8 @@ impl Ladders {
     }
 }
 
-/// The run of a policy with the knowledge of one rung of a ladder (each rung gives one more piece of knowledge): the
-/// policy's label, and ln(mean E2E) for each seed. `None` if the rung does not apply.
+/// The run of a policy with the knowledge of one rung of a ladder: the policy's label, and ln(mean E2E) for each seed.
+/// `None` if the rung does not apply.
 type Top = Option<(String, Vec<f64>)>;
 
 /// The finished runs of all policies under one combination of swept values.
@@ -144,6 +140,17 @@ fn heights(as_is: Vec<f64>, tops: Vec<Top>) -> Vec<Rung> {
     }
     rungs
 }
+
+/// The rungs of a ladder in order: (name, the knowledge that the policy gets on this rung).
+pub const RUNGS: [(&str, &str); 7] = [
+    ("cost", "the true cost of passes instead of its belief"),
+    ("calibration", "the true calibration of the draft's confidences"),
+    ("rates", "the true acceptance of each request"),
+    ("rule", "the best choice for all that was observed, instead of its own rule (knows-rates)"),
+    ("confidences", "every confidence of the round before it drafts (knows-confidences)"),
+    ("lengths", "the tokens that each request has still to make (knows-lengths)"),
+    ("hindsight", "which drafts are right (the best oracle)"),
+];
 
 #[cfg(test)]
 mod tests {

@@ -11,9 +11,8 @@
 mod climb;
 mod plan;
 mod render;
-mod rungs;
 
+pub use climb::RUNGS;
 pub use climb::{Ladder, Ladders, Rung};
 pub use plan::of as plan_of;
 pub use render::{page, render, render_json};
-pub use rungs::RUNGS;

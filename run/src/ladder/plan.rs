@@ -20,19 +20,18 @@ const BOUNDS: [&str; 3] = ["knows-rates", "knows-confidences", "knows-lengths"];
 /// out. For each bound, only the run with the least E2E counts.
 const PRICES: [&str; 6] = ["", "decode = 1.0", "decode = 2.0", "decode = 3.0", "system = 1.0", "system = 2.0"];
 
-/// The runs from which one policy's ladder (its loss, split by missing knowledge) is made, as labels of policies.
+/// The runs from which one policy's ladder is made, as labels of policies.
 pub struct PolicyRuns {
     /// Label of the policy whose loss the ladder splits, as the experiment gives it, without added knowledge.
     pub label: String,
     /// Does the policy whose loss the ladder splits draft trees?
     pub trees: bool,
-    /// For each of the ladder's first three rungs (pieces of added knowledge), the label of the policy inside the
-    /// wrappers up to this rung. Each wrapper gives the policy one true value. `None` if the rung's wrapper does not
-    /// apply to the policy.
+    /// For each of the ladder's first three rungs, the label of the policy inside the wrappers up to this rung. Each
+    /// wrapper gives the policy one true value. `None` if the rung's wrapper does not apply to the policy.
     pub wrapped: [Option<String>; 3],
 }
 
-/// Which policies are on which rung of a ladder (a policy's loss, split by missing knowledge), as labels.
+/// Which policies are on which rung of a ladder, as labels.
 pub struct LadderRuns {
     /// The policies whose loss is split, each with its runs without added knowledge and with the first three pieces of
     /// knowledge.
@@ -46,10 +45,6 @@ pub struct LadderRuns {
 
 /// Makes the plan of an experiment's ladder, which splits each policy's loss by missing knowledge. Also returns which
 /// policies of the plan are on which rung.
-///
-/// # Errors
-/// The experiment is wrong, its acceptance is recorded (which gives no probabilities), or it has no policy that drafts
-/// and that a server can run.
 pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns)> {
     // The ladder adds the oracles itself, so a scenario of the arena need not name one. Without `policies` a scenario
     // has all policies, and its table says so.

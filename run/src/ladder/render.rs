@@ -1,41 +1,30 @@
 //! Ladders (a policy's loss against the best oracle, split into rungs) as text, as JSON and as an HTML page.
 
+use super::climb::RUNGS;
 use super::climb::{Ladder, Ladders};
-use super::rungs::RUNGS;
-use comfy_table::{CellAlignment, Table, presets};
-use foretoken_report::html::{Page, Part, Row, Section, Table as PageTable, Value};
-use foretoken_report::{LadderBar, ladder_figure};
+use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
+use foretoken_report::{LadderBar, ladder_figure, narrow, plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 
-/// The ladders (each policy's loss, split into rungs) as text for a terminal.
+/// The ladders as text for a terminal.
 pub fn render(ladders: &Ladders) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let head = ["policy", "L"].into_iter().chain(RUNGS.map(|(name, _)| name));
-    table.set_header(head);
-    for ladder in &ladders.ladders {
+    let rows = ladders.ladders.iter().map(|ladder| {
         let heights = ladder.rungs.iter().map(|rung| rung.height.map_or_else(|| "-".to_owned(), shown));
-        table.add_row([name(ladder), shown(ladder.as_is)].into_iter().chain(heights));
-    }
-    for (i, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((1, 0));
-        if i > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut text = format!("{}\n\n", heading(ladders));
-    table.lines().for_each(|line| text += &format!("{}\n", line.trim_end()));
-    text.push('\n');
+        [name(ladder), shown(ladder.as_is)].into_iter().chain(heights)
+    });
+    let table = table_lines(&narrow(plain_table(head, rows, 1..)));
+    let mut text = format!("{}\n\n{table}\n", heading(ladders));
     legend(ladders).iter().for_each(|line| text += &format!("{line}\n"));
     crate::spec::shown::escape(&text).into_owned()
 }
 
-/// The ladders (each policy's loss, split into rungs) as JSON.
+/// The ladders as JSON.
 pub fn render_json(ladders: &Ladders) -> String {
     serde_json::to_string_pretty(ladders).expect("plain data always serialises") + "\n"
 }
 
-/// The ladders (each policy's loss, split into rungs) as an HTML page.
+/// The ladders as an HTML page.
 pub fn page(ladders: &Ladders) -> Page {
     let mut section = Section::new("ladder", "Rungs");
     let bar = |ladder: &Ladder| LadderBar {
@@ -50,7 +39,7 @@ pub fn page(ladders: &Ladders) -> Page {
     }
     let columns: Vec<(&str, &str)> =
         [("policy", ""), ("L", "100 ln(E2E / E2E of the best oracle)")].into_iter().chain(RUNGS).collect();
-    let mut table = PageTable::new("The loss that goes away on each rung", &columns);
+    let mut table = Table::new("The loss that goes away on each rung", &columns);
     for ladder in &ladders.ladders {
         let height =
             |h: Option<Interval>| h.map_or_else(Value::none, |h| Value::number(h.mean, shown(h).replace("+-", "± ")));

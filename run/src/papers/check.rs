@@ -1,5 +1,5 @@
-//! Checks the claims (statements with numbers) of a `[paper]` or `[question]` table: every policy, swept value and
-//! bound that a claim names must be in the experiment.
+//! Checks the claims of a `[paper]` or `[question]` table: every policy, swept value and bound that a claim names must
+//! be in the experiment.
 
 use crate::plan::{Plan, choice, variants};
 use crate::spec::document::Path;
@@ -9,20 +9,12 @@ use crate::spec::problem::{Problem, Result, nearest};
 
 /// Checks the claims of a plan's `[paper]` table: they may name only policies, swept values and bounds of the
 /// experiment. Does nothing without the table.
-///
-/// # Errors
-/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in a
-/// claim is out of range; the error points at the mistake in the experiment's file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(paper) = &plan.variants[0].experiment.paper else { return Ok(()) };
     check_claims(plan, &paper.claims, "paper")
 }
 
 /// Checks `claims`, which are in the table called `table` (`paper` or `question`).
-///
-/// # Errors
-/// There are no claims, two claims have one id, a claim names something that the experiment lacks, or a number in a
-/// claim is out of range; the error points at the mistake in the experiment's file.
 pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
     let labels = plan.policies.iter().map(|p| p.spec.label()).collect();
     let stated = if table == "question" { "reported" } else { "paper" };
@@ -32,8 +24,8 @@ pub fn check_claims(plan: &Plan, claims: &[Claim], table: &str) -> Result<()> {
 struct Check<'a> {
     plan: &'a Plan,
     labels: Vec<String>,
-    /// The key under which a claim (a statement with a number) states the number that the paper or thread reports:
-    /// `paper` in a `[paper]` table, `reported` in a `[question]` table.
+    /// The key under which a claim states the number that the paper or thread reports: `paper` in a `[paper]` table,
+    /// `reported` in a `[question]` table.
     stated: &'static str,
 }
 
@@ -166,9 +158,8 @@ impl Check<'_> {
         format!("labels here: {}", self.labels.join(", "))
     }
 
-    /// `at` gives the swept values at which a claim (a statement with a number) is measured. Checks that every setting
-    /// in `at` is swept and takes the value in `at`, and that the variants (combinations of swept values) that `at`
-    /// picks have the metric of the claim.
+    /// `at` gives the swept values at which a claim is measured. Checks that every setting in `at` is swept and takes
+    /// the value in `at`, and that the variants that `at` picks have the metric of the claim.
     fn metric(&self, metric: Metric, at: &At, path: &Path) -> Result<()> {
         self.picked(at, path)?;
         let unbounded = |v: usize| self.plan.variants[v].experiment.slo == SloSpec::default();
@@ -179,8 +170,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that every setting that a claim (a statement with a number) names in `at` is swept, and that its sweep
-    /// takes the value in `at`.
+    /// Checks that every setting that a claim names in `at` is swept, and that its sweep takes the value in `at`.
     fn picked(&self, at: &At, path: &Path) -> Result<()> {
         for (swept, value) in at {
             let place = path.key("at").key(swept);

@@ -1,4 +1,4 @@
-//! Compares the claims of a paper (its statements with numbers) with the values that this run measured.
+//! Compares the claims of a paper with the values that this run measured.
 
 use super::measure::measure;
 use super::results::{Measured, Results};
@@ -8,7 +8,7 @@ use crate::spec::problem::Result;
 use foretoken_report::Cell;
 use serde::{Deserialize, Serialize};
 
-/// A paper's claims (its statements with numbers), each compared with this run's value.
+/// A paper's claims, each compared with this run's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperReport {
     /// Title of the paper or document.
@@ -22,7 +22,7 @@ pub struct PaperReport {
 /// One claim of a paper, compared with the value that this run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
-    /// Name of the claim (the paper's statement with a number), unique within the experiment.
+    /// Name of the claim, unique within the experiment.
     pub id: String,
     /// What the paper claims, in our words.
     pub says: String,
@@ -51,9 +51,6 @@ const TENTH: f64 = 0.1;
 
 impl PaperReport {
     /// Measures every claim of the paper that an experiment repeats, in the experiment's finished runs.
-    ///
-    /// # Errors
-    /// A claim needs a workload or engine that cannot be built, for example because its trace is missing.
     pub fn of(paper: &Paper, plan: &Plan, cells: &[Cell]) -> Result<PaperReport> {
         let results = Results { plan, cells };
         let claims = paper.claims.iter().map(|claim| Ok(Compared::of(claim, measure(&claim.measure, results)?)));
@@ -88,8 +85,8 @@ impl Compared {
     }
 }
 
-/// The value that a paper or another document states for a claim (a statement with a number); `None` if the document
-/// only shows a figure. An infinite end of a range becomes an open end.
+/// The value that a paper or another document states for a claim; `None` if the document only shows a figure. An
+/// infinite end of a range becomes an open end.
 pub fn stated(stated: &Stated) -> Option<Measured> {
     let end = |x: f64| Some(x).filter(|x| x.is_finite());
     match stated {

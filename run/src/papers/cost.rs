@@ -12,9 +12,6 @@ use foretoken_sim::{BatchView, Categories, ChunkTotals, DraftPlan, LatencyModel,
 /// The draft length with the most expected tokens per second. The tokens per second are computed with the linear cost
 /// model that policies get. Returns the range of this draft length over the variants that have the swept values in
 /// `what.at`.
-///
-/// # Errors
-/// A variant cannot be built, for example because no linear cost model fits its true costs.
 pub fn belief_length(what: &BeliefLength, plan: &Plan) -> Result<Measured> {
     let each = variants(plan, &what.at).map(|v| {
         let longest = plan.variants[v].experiment.engine.max_draft_len;

@@ -5,15 +5,16 @@
 use super::compared::{Compared, PaperReport};
 use super::results::Measured;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use serde::Serialize;
 
-/// Names of the columns of the table of a paper's claims (statements with numbers), and their widths in characters.
+/// Names of the columns of the table of a paper's claims, and their widths in characters.
 const COLUMNS: [(&str, u16); 6] =
     [("claim", 22), ("the paper says", 46), ("paper", 16), ("ours", 18), ("difference", 10), ("reason", 46)];
 
 const NO_REASON: &str = "no reason found yet";
 
-/// One table with the papers' claims (statements with numbers) that several experiments check. `reports` are (name of
-/// the experiment, the claims that it checks).
+/// One table with the papers' claims that several experiments check. `reports` are (name of the experiment, the claims
+/// that it checks).
 pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
     let mut text = lines([COLUMNS.map(|(name, _)| name.to_owned())]);
     for (name, report) in reports {
@@ -28,8 +29,8 @@ fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
     wrapped(COLUMNS, rows)
 }
 
-/// The rows of a table of claims (statements with numbers) as lines of text, in six columns of the given widths. Long
-/// texts continue on the next line. The third, fourth and fifth column are aligned to the right.
+/// The rows of a table of claims as lines of text, in six columns of the given widths. Long texts continue on the next
+/// line. The third, fourth and fifth column are aligned to the right.
 pub fn wrapped(columns: [(&str, u16); 6], rows: impl IntoIterator<Item = [String; 6]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -110,9 +111,9 @@ pub fn number(x: f64, share: bool) -> String {
     format!("{x:.digits$}")
 }
 
-/// The papers' claims that several experiments check, each with the paper's value and our value, as a JSON list.
-pub fn render_json<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> serde_json::Value {
-    let one = |(name, report): (&str, &PaperReport)| {
+/// Reports or answers of several experiments as a JSON list, each with its experiment's name.
+pub fn render_json<'r, T: Serialize + 'r>(reports: impl IntoIterator<Item = (&'r str, &'r T)>) -> serde_json::Value {
+    let one = |(name, report): (&str, &T)| {
         let mut value = serde_json::to_value(report).expect("plain data always serialises");
         value["experiment"] = name.into();
         value

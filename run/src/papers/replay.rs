@@ -11,9 +11,6 @@ use foretoken_sim::{RequestTruth, TruthRow};
 
 /// Number of accepted draft tokens that the draft model's confidences predict / actual number − 1, over all requests,
 /// with the first seed. Returns the range of this number over the variants that have the swept values in `what.at`.
-///
-/// # Errors
-/// A variant cannot be built, for example because its trace is missing.
 pub fn estimate(what: &Estimate, plan: &Plan) -> Result<Measured> {
     let each = variants(plan, &what.at).map(|v| {
         let setting = Setting::new(&plan.variants[v], plan.seeds[0])?;

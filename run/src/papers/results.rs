@@ -1,10 +1,11 @@
 //! Looks up the numbers of a finished comparison that a paper's claims name. Defines the type of a measured value.
 
-use super::metric;
 use crate::plan::{Plan, choice, place, variants};
 use crate::spec::document::Choice;
 use crate::spec::paper::{At, Keep, Metric};
 use foretoken_report::Cell;
+use foretoken_sim::Summary;
+use foretoken_sim::metrics::Quantiles;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -74,7 +75,7 @@ impl<'a> Results<'a> {
 
     /// The mean over seeds of a policy's metric; `None` if the metric is missing with some seed.
     pub fn mean(&self, metric: Metric, variant: usize, policy: &str) -> Option<f64> {
-        let values: Vec<f64> = self.cells_of(variant, policy).map(|c| metric::of(metric, c)).collect::<Option<_>>()?;
+        let values: Vec<f64> = self.cells_of(variant, policy).map(|c| of(metric, c)).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
@@ -101,5 +102,32 @@ impl<'a> Results<'a> {
         }
         lists.values_mut().for_each(|points| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
         Some(lists.into_values().collect())
+    }
+}
+
+/// The value of a metric, such as mean E2E, in the results of one run; `None` if the run does not have the metric.
+fn of(metric: Metric, cell: &Cell) -> Option<f64> {
+    let s: &Summary = &cell.summary;
+    let mean = |q: Option<Quantiles>| q.map(|q| q.mean);
+    match metric {
+        Metric::Speedup => cell.speedup,
+        Metric::E2eMeanS => mean(s.e2e),
+        Metric::TokenGoodput => Some(s.token_goodput_tok_s),
+        Metric::MakespanS => Some(s.duration_s),
+        Metric::TtftMeanS => mean(s.ttft),
+        Metric::TtftP99S => s.ttft.map(|q| q.p99),
+        Metric::TpotMeanS => mean(s.tpot),
+        Metric::TpotP99S => s.tpot.map(|q| q.p99),
+        Metric::ItlP50S => s.itl.map(|q| q.p50),
+        Metric::ItlP99S => s.itl.map(|q| q.p99),
+        Metric::SloAttainment => s.slo_attainment,
+        Metric::DraftLength => Some(s.drafted_per_step),
+        Metric::VerifyLength => Some(s.verified_per_step),
+        Metric::AcceptedLength => Some(s.accepted_per_step),
+        Metric::AcceptanceLength => s.mean_acceptance_length,
+        Metric::DraftedAcceptance => s.acceptance_rate,
+        Metric::VerifiedAcceptance => (s.verified > 0).then(|| s.accepted as f64 / s.verified as f64),
+        Metric::BatchSize => Some(s.mean_batch_size),
+        Metric::BatchedPerRequest => Some(s.verified_per_step + 1.0),
     }
 }

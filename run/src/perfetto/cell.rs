@@ -36,9 +36,6 @@ pub struct Cell {
 
 impl Cell {
     /// Reads the first run of a results folder that fits the user's choice `wanted`.
-    ///
-    /// # Errors
-    /// The folder's run is not complete, the run did not record its steps, a file is damaged, or no run fits.
     pub fn read(folder: &Path, wanted: &Wanted) -> Result<Cell> {
         let manifest = complete(folder)?;
         if !manifest.has(STEPS) {

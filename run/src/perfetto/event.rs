@@ -16,7 +16,7 @@ pub struct Event {
     ph: &'static str,
     /// Time at which the event starts in the timeline, microseconds.
     ts: f64,
-    /// Length of a span (an event with a start and an end), microseconds; absent for other kinds of events.
+    /// Length of a span, microseconds; absent for other kinds of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     dur: Option<f64>,
     /// Scope of an instant (an event without length): `t` for its thread; absent for other kinds of events.
@@ -110,9 +110,6 @@ impl Event {
 }
 
 /// Writes a timeline's trace file: its `events`, and `about` as the file's metadata.
-///
-/// # Errors
-/// `out` cannot be written.
 pub fn write(out: &mut dyn Write, events: &[Event], about: &Value) -> io::Result<()> {
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":[")?;
     for (i, event) in events.iter().enumerate() {

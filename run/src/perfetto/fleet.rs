@@ -17,7 +17,7 @@ const SCALING: (u32, u32) = (ROUTER, 2);
 /// The thread id, in a replica's process, of the timeline's row that shows when the replica boots, serves and drains.
 const LIFE: u32 = 4;
 
-/// The fleet (replicas behind a router) of the run that a timeline shows.
+/// The fleet of the run that a timeline shows.
 pub struct Fleet {
     /// The name of the router, which chooses the replica of each request.
     pub router: String,

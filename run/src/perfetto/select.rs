@@ -15,10 +15,6 @@ pub struct Wanted<'a> {
 }
 
 /// Returns (the index in `keys` of the first run that fits `wanted`, the number of runs that fit).
-///
-/// # Errors
-/// No run has the wanted policy, seed or swept value; a choice of `sweep` is not `path=value` or names a setting that
-/// is not swept; or `keys` is empty.
 pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     let mut fits: Vec<usize> = (0..keys.len()).collect();
     if let Some(policy) = wanted.policy {

@@ -22,10 +22,10 @@ pub struct Answer {
     pub url: String,
     /// The users' question in one sentence.
     pub asks: String,
-    /// Do the claims (statements with numbers) that decide the answer hold for all values that the experiment assumes?
+    /// Do the claims that decide the answer hold for all values that the experiment assumes?
     pub decided: Decided,
-    /// The answer in one sentence. If the question's claims (statements with numbers) do not decide the answer, the
-    /// sentence names the first claim that holds only for some assumed values or was not measured.
+    /// The answer in one sentence. If the question's claims do not decide the answer, the sentence names the first
+    /// claim that holds only for some assumed values or was not measured.
     pub answer: String,
     /// Facts that the thread does not state, with the values that the experiment assumes for them.
     pub assumed: Vec<String>,
@@ -50,7 +50,7 @@ pub enum Decided {
 /// One claim of a question, with the value that this run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Name of the claim (a statement with a number), unique within the experiment.
+    /// Name of the claim, unique within the experiment.
     pub id: String,
     /// What is claimed, in our words.
     pub says: String,
@@ -69,9 +69,6 @@ pub struct Finding {
 
 impl Answer {
     /// Measures every claim of a question in the finished runs, and writes the answer.
-    ///
-    /// # Errors
-    /// A claim needs a workload or engine that cannot be built, for example because its trace is missing.
     pub fn of(question: &Question, plan: &Plan, cells: &[Cell]) -> Result<Answer> {
         let results = Results { plan, cells };
         let claims: Vec<Finding> =

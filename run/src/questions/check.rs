@@ -10,9 +10,6 @@ use crate::spec::question::{Question, Reported};
 /// Checks the `[question]` table of a plan; does nothing without it. Claims may name only policies, swept values and
 /// bounds of the experiment. The answers and `decided_by` may name only claims. `decided_by` must not be empty, and the
 /// URL must begin with https://.
-///
-/// # Errors
-/// One of these checks fails; the error points at the mistake in the experiment's file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(question) = &plan.variants[0].experiment.question else { return Ok(()) };
     let claims: Vec<Claim> = question.claims.iter().map(Reported::as_claim).collect();

@@ -11,5 +11,5 @@ mod verdict;
 pub use answer::{Answer, Decided, Finding};
 pub use check::check;
 pub use markdown::render as render_markdown;
-pub use table::{render, render_json};
+pub use table::render;
 pub use verdict::Verdict;

@@ -1,4 +1,4 @@
-//! Questions and their answers as text, with columns of fixed widths, and as JSON.
+//! Questions and their answers as text, with columns of fixed widths.
 
 use super::answer::{Answer, Decided, Finding};
 use super::verdict::Verdict;
@@ -70,14 +70,4 @@ pub(super) fn lines(text: &str, options: Options) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let options = options.word_separator(WordSeparator::AsciiSpace).word_splitter(WordSplitter::NoHyphenation);
     textwrap::fill(&words.join(" "), options.break_words(false)) + "\n"
-}
-
-/// The answers of several experiments as a JSON list.
-pub fn render_json<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> serde_json::Value {
-    let one = |(name, answer): (&str, &Answer)| {
-        let mut value = serde_json::to_value(answer).expect("plain data always serialises");
-        value["experiment"] = name.into();
-        value
-    };
-    answers.into_iter().map(one).collect::<Vec<_>>().into()
 }

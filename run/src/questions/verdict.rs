@@ -1,6 +1,5 @@
-//! Compares a measured range with a reported value, and decides whether a claim (a statement with a number) holds. The
-//! measured range covers the results with all values that the experiment assumes for facts that the thread does not
-//! state.
+//! Compares a measured range with a reported value, and decides whether a claim holds. The measured range covers the
+//! results with all values that the experiment assumes for facts that the thread does not state.
 
 use crate::papers::compared::compare;
 use crate::papers::results::Measured;

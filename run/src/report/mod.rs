@@ -27,9 +27,6 @@ pub const INDEX: &str = "index.html";
 const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 
 /// Makes the page of the results folder `folder` in its subfolder `report`. Returns the page's path.
-///
-/// # Errors
-/// The folder's results cannot be used (see [`Results::open`]), or the page cannot be written (see [`write()`]).
 pub fn make_in(folder: &Path) -> Result<PathBuf> {
     let results = Results::open(folder)?;
     let to = Folder::at(folder.to_path_buf()).report();
@@ -38,9 +35,6 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 
 /// Makes the page of the results folder `folder` from the results that were just written into it, without reading the
 /// tables back. Returns the page's path; `None` if no figures were asked for. Takes the drawn figures out of `made`.
-///
-/// # Errors
-/// The folder's manifest or experiment cannot be read, or the page cannot be written (see [`write()`]).
 pub fn make_of(folder: &Path, made: &mut Assembled) -> Result<Option<PathBuf>> {
     let Some(drawn) = made.drawn.take() else { return Ok(None) };
     let results = Results::just_made(folder, &made.comparison, drawn)?;
@@ -59,10 +53,6 @@ pub struct Written {
 
 /// Writes the HTML page of `results` into the folder `to`, together with the file of the run's timing and the
 /// explorer's page. `baseline` are the results of another folder with which the page compares.
-///
-/// # Errors
-/// The results and the baseline have no run in common, the folder cannot be made, the folder holds a page that
-/// Foretoken did not make, or a file cannot be written.
 pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<Written> {
     let mut compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();

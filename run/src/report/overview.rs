@@ -19,10 +19,6 @@ const PAGES: [&str; 7] = [
 ];
 
 /// Writes the overview of the folders in `folder` as its `index.html`. Returns the page's path.
-///
-/// # Errors
-/// The folder cannot be read, none of its folders has a page, or the overview cannot be written: for example, because
-/// the folder has an `index.html` that Foretoken did not make.
 pub fn overview(folder: &Path) -> Result<PathBuf> {
     let read = |e: std::io::Error| Problem::bad_input(format!("{}: {e}", folder.display())).help(HELP);
     let mut names: Vec<String> = Vec::new();

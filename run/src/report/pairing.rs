@@ -13,9 +13,6 @@ const DRAWS: [&str; 3] = ["workload", "acceptance", "hardware.noise_cv"];
 
 /// Pairs each run of `own` with the run of `other` that has the same policy, swept values and seed. Also lists
 /// differences between the experiments, and warnings.
-///
-/// # Errors
-/// No run of `own` has a partner in `other`.
 pub fn compare(own: &Results, other: Results) -> Result<Compared> {
     let summaries: Vec<_> = other.cells.iter().map(|c| (c.key(), &c.summary)).collect();
     let find = |key: &Key| summaries.iter().find(|(k, _)| same(k, key)).map(|(_, s)| (*s).clone());

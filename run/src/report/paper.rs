@@ -29,9 +29,6 @@ const COLUMNS: [Column; 12] = [
 ];
 
 /// Writes the figures, their captions and the numbers into the folder `to`. Returns the names of the files.
-///
-/// # Errors
-/// The folder cannot be made, or a file cannot be written.
 pub fn paper(results: Results, to: &Path) -> Result<Vec<String>> {
     std::fs::create_dir_all(to)
         .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())))?;

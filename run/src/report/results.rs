@@ -28,13 +28,12 @@ const READ: [&str; 13] = [
 
 /// The contents of a results folder, as reports need them.
 pub struct Results {
-    /// The path of the results folder.
     pub folder: PathBuf,
     /// The manifest of the results folder: what the results are, and the digests of their files.
     pub manifest: Manifest,
     /// The folder's experiment with every default, as TOML.
     pub config: String,
-    /// The plan (list of runs) of the folder's experiment. The experiment's input files were not read.
+    /// The plan of the folder's experiment. The experiment's input files were not read.
     pub plan: Plan,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: Source,
@@ -51,10 +50,6 @@ pub struct Results {
 
 impl Results {
     /// Reads a results folder and checks its files.
-    ///
-    /// # Errors
-    /// The manifest cannot be read; a file is missing, changed or cannot be decoded; another version wrote the results;
-    /// the experiment in the folder is wrong; or the folder holds no tables of results.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
         manifest.check(folder, READ)?;
@@ -96,9 +91,6 @@ impl Results {
 
     /// The results that were just written into `folder`, from memory. They are those that [`Results::open`] reads from
     /// the folder.
-    ///
-    /// # Errors
-    /// The manifest or the experiment of the folder cannot be read.
     pub fn just_made(folder: &Path, comparison: &Comparison, drawn: Drawn) -> Result<Results> {
         let results = Results::without_cells(folder, Manifest::read(folder)?)?;
         let comparison = with_settings(comparison.clone());

@@ -15,9 +15,6 @@ impl Setting {
     /// Builds a setting as [`new`](Setting::new) does, but only for running `policies` with
     /// [`stream`](Setting::stream). If the workload and all policies allow it, the requests are not kept in memory, and
     /// each run draws them again.
-    ///
-    /// # Errors
-    /// The errors of [`new`](Setting::new).
     pub fn streaming<'p>(
         variant: &Variant,
         seed: u64,
@@ -47,9 +44,9 @@ impl Setting {
         }
     }
 
-    /// The policy in the form that [`stream`](Self::stream) runs. `None` for a fleet, for sessions (conversations), for
-    /// a clairvoyant policy (which runs several fixed lengths), and for a policy whose decisions depend on the ids of
-    /// requests: `stream` cannot run these.
+    /// The policy in the form that [`stream`](Self::stream) runs. `None` for a fleet, for sessions, for a clairvoyant
+    /// policy (which runs several fixed lengths), and for a policy whose decisions depend on the ids of requests:
+    /// `stream` cannot run these.
     pub fn to_stream(&self, policy: &PolicySpec) -> Option<Speculation> {
         let whole = self.fleet.is_some()
             || self.arrivals == Arrivals::Sessions

@@ -38,7 +38,7 @@ pub enum ArenaSet {
 }
 
 impl ArenaSet {
-    /// All sets of scenarios (tuning, seen, held out), in the order in which tables list them.
+    /// All sets of scenarios, in the order in which tables list them.
     pub const ALL: [ArenaSet; 3] = [ArenaSet::Tuning, ArenaSet::Seen, ArenaSet::HeldOut];
 
     /// The name of the set of scenarios in files and tables.

@@ -62,9 +62,8 @@ impl Default for CapacitySpec {
 }
 
 impl CapacitySpec {
-    /// Number of requests of a probe (a run at one rate). It is the sum of three groups: the requests before the
-    /// counted ones, which fill the server; the counted requests; and the requests after them, which keep the server
-    /// full.
+    /// Number of requests of a probe. It is the sum of three groups: the requests before the counted ones, which fill
+    /// the server; the counted requests; and the requests after them, which keep the server full.
     pub fn probe_requests(&self) -> u32 {
         self.requests.saturating_add(self.warm_up_requests.saturating_mul(2))
     }
@@ -128,9 +127,6 @@ const ARRIVALS: &str = "workload.arrivals";
 
 /// True if the arrivals come from a log (a trace), false if they are generated. If arrivals are swept, all swept values
 /// must be of the same kind.
-///
-/// # Errors
-/// Some swept values have a log, and others have generated arrivals.
 pub fn of_logs(document: &Document) -> Result<bool> {
     let arrivals = document.value_at(&Path::of(ARRIVALS));
     let is_log = |value: &toml::Value| value.get("trace").is_some();

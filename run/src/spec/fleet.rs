@@ -44,7 +44,6 @@ pub struct FleetSpec {
     pub most_replicas: u32,
 }
 
-/// The replicas of a fleet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Replicas {
@@ -124,7 +123,6 @@ impl Replicas {
         }
     }
 
-    /// The number of replicas of all kinds.
     pub fn number(&self) -> u32 {
         self.kinds().iter().fold(0, |sum, kind| sum.saturating_add(kind.count))
     }

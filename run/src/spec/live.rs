@@ -151,10 +151,6 @@ impl LiveSpec {
     }
 
     /// Checks every value of the `[live]` table that serde cannot check.
-    ///
-    /// # Errors
-    /// The time scale or the temperature is not a finite number above 0, the number of threads is 0, or `device` names
-    /// no device.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let problem_at =
             |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));
@@ -187,9 +183,6 @@ pub enum Device {
 
 impl Device {
     /// Reads `cpu`, `cuda:N`, or `cuda`, which is `cuda:0`.
-    ///
-    /// # Errors
-    /// A message that says what is wrong with the text.
     pub fn parse(text: &str) -> std::result::Result<Device, String> {
         match text.split_once(':') {
             None if text == "cpu" => Ok(Device::Cpu),
@@ -212,9 +205,6 @@ pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<I
 }
 
 /// The `[live]` table of the experiment `name`, for a command that needs it.
-///
-/// # Errors
-/// The experiment has no `[live]` table. The message says what to add.
 pub fn required<'a>(live: Option<&'a LiveSpec>, name: &str) -> Result<&'a LiveSpec> {
     live.ok_or_else(|| {
         Problem::bad_input(format!("`{name}` has no [live] table, which names the device and the models"))

@@ -91,10 +91,6 @@ impl Default for ObserveSpec {
 
 impl ObserveSpec {
     /// Checks every value of the `[observe]` table that serde cannot check.
-    ///
-    /// # Errors
-    /// A time or the time scale is out of range, the temperature is negative or not finite, the bound on requests in
-    /// flight is 0, or random prompts are to be sent as text or have no vocabulary.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let problem_at = |key: &str, message: String| {
             doc.problem_at(&Path::of("observe").key(key), format!("observe.{key}: {message}"))

@@ -15,9 +15,6 @@ use std::collections::BTreeMap;
 
 impl Experiment {
     /// Reads and checks a document without sweeps.
-    ///
-    /// # Errors
-    /// A key is unknown or missing, or a value is outside its range. The error points at the key or the value.
     pub fn read(document: &Document) -> Result<Experiment> {
         check_costs(document)?;
         let mut experiment: Experiment = document.read_knowing(schema::settings_of)?;

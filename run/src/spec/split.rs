@@ -28,7 +28,6 @@ pub struct SplitSpec {
 pub(crate) struct Sharing<'s> {
     /// The role of each kind of replica: serve whole requests, compute prompts, or decode.
     pub roles: Vec<Role>,
-    /// The number of replicas of all kinds.
     pub replicas: u32,
     pub split: Option<&'s SplitSpec>,
     pub link: Option<&'s Link>,

@@ -5,19 +5,12 @@ use foretoken_traces::limits;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// The text of the file at `path`.
-///
-/// # Errors
-/// The file cannot be read, is not UTF-8, or is longer than the limit for texts.
 pub fn read(path: &Path) -> Result<String> {
     let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", path.display()));
     foretoken_traces::raw(path).and_then(whole).map_err(named)
 }
 
 /// Reads all of `from`, which must be UTF-8 and end within the limit.
-///
-/// # Errors
-/// `from` cannot be read, is not UTF-8, or is longer than the limit.
 pub fn whole(from: impl Read) -> Result<String> {
     let most = limits::text();
     let mut text = String::new();
@@ -31,9 +24,6 @@ pub fn whole(from: impl Read) -> Result<String> {
 
 /// The texts of a model's `config.json` and of the `hf_quant_config.json` beside it, if there is one. `path` is one of
 /// the two files, or their folder.
-///
-/// # Errors
-/// The `config.json` cannot be read, or the other file is there and cannot be read.
 pub fn model_config(path: &Path) -> Result<(String, Option<String>)> {
     let second = "hf_quant_config.json";
     let config = match path {

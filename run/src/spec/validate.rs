@@ -84,10 +84,6 @@ impl Default for Tolerance {
 
 impl ValidateSpec {
     /// Checks every value of the `[validate]` table that serde cannot.
-    ///
-    /// # Errors
-    /// There are no loads, no pieces or no clients; or a load, a time or a tolerance is not a finite number above 0. A
-    /// `common_load` of 0 is allowed.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let above_0 = |key: &str, value: f64| match value > 0.0 && value.is_finite() {
             true => Ok(()),

@@ -54,9 +54,6 @@ impl Cell {
 impl ContextTable {
     /// Makes the tables for the numbers of clients in `sizes` and the contexts `contexts`, in tokens. A request has the
     /// mean answer of the experiment, and a prompt with which its context is this long in the middle of its answer.
-    ///
-    /// # Errors
-    /// The errors of [`Table::find`].
     pub fn find(
         plan: Plan,
         file: &Path,

@@ -88,9 +88,6 @@ pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
 }
 
 /// ln(`rates` / `others`), both in output tokens per second and paired by seed: mean over seeds and 95 % interval.
-///
-/// # Panics
-/// There is no seed.
 pub fn over(rates: &[f64], others: &[f64]) -> Interval {
     let logs: Vec<f64> = rates.iter().zip(others).map(|(a, b)| (a / b).ln()).collect();
     Interval::of(&logs).expect("there is a seed")

@@ -1,5 +1,4 @@
-//! Reduces an experiment to one variant (without sweeps) in closed loops, in which each client sends a request when its
-//! last one ends.
+//! Reduces an experiment to one variant in closed loops, in which each client sends a request when its last one ends.
 
 use crate::plan::{Plan, Variant};
 use crate::spec::document::Choice;
@@ -8,13 +7,9 @@ use crate::spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 
-/// The one variant (without sweeps) of a plan, with a closed loop in place of its arrivals. Settings without effect in
-/// a closed loop with a fixed draft length (arrivals, their transformations, latency bounds, the table `[belief]`) get
-/// their defaults. If a plan sweeps only these settings, a note on stderr names the sweeps. The variant records its
-/// steps.
-///
-/// # Errors
-/// The experiment sweeps a setting that has an effect in closed loops.
+/// The one variant of a plan, with a closed loop in place of its arrivals. Settings without effect in a closed loop
+/// with a fixed draft length (arrivals, their transformations, latency bounds, the table `[belief]`) get their
+/// defaults. If a plan sweeps only these settings, a note on stderr names the sweeps. The variant records its steps.
 pub fn one_setting(mut plan: Plan, file: &Path) -> Result<Variant> {
     plan.variants.iter_mut().for_each(|v| close_the_loop(&mut v.experiment));
     let experiments: Vec<toml::Value> = plan.variants.iter().map(|v| value(&v.experiment)).collect();

@@ -37,7 +37,7 @@ pub struct Measured {
     pub kv_peak: f64,
 }
 
-/// Runs closed loops (each client sends one request after another) of one experiment with all seeds.
+/// Runs closed loops of one experiment with all seeds.
 pub struct Loops<'a> {
     pub(super) variant: Variant,
     seeds: &'a [u64],
@@ -48,9 +48,6 @@ pub struct Loops<'a> {
 impl<'a> Loops<'a> {
     /// Prepares the closed loops of a variant for these seeds. Also returns a [`Setting`] with [`SAMPLE`] requests of
     /// the workload.
-    ///
-    /// # Errors
-    /// The workload or server of the first seed cannot be built.
     pub fn new(variant: Variant, seeds: &'a [u64], interrupt: &'a AtomicBool) -> Result<(Loops<'a>, Setting)> {
         let mut loops = Loops { variant, seeds, interrupt, outputs: 1.0 };
         let sample = loops.setting(1, SAMPLE, seeds[0])?;
@@ -60,10 +57,6 @@ impl<'a> Loops<'a> {
 
     /// Runs each policy in a closed loop of `clients` clients with every seed. Returns the results in the order of
     /// `policies`.
-    ///
-    /// # Errors
-    /// The workload or server of a seed cannot be built, no request fits into the engine, no pass takes any time, or
-    /// the work is interrupted.
     pub fn measure(&mut self, clients: u32, policies: &[PolicySpec]) -> Result<Vec<Measured>> {
         let (first, last) = self.window(clients);
         let settings: Vec<Setting> =

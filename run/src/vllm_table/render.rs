@@ -57,9 +57,8 @@ impl Table {
         table_lines(&plain_table(header, rows, ..8))
     }
 
-    /// Compares every draft length with the fastest of its row (a number of clients), on servers that are set up for
-    /// one length each. If the rates differ on a server that is set up for the table, compares the rates on that server
-    /// too.
+    /// Compares every draft length with the fastest of its row, on servers that are set up for one length each. If the
+    /// rates differ on a server that is set up for the table, compares the rates on that server too.
     fn lengths(&self) -> String {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
         let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.alone_choice)).collect();

@@ -46,7 +46,7 @@ pub struct Row {
     pub not_reached: Option<String>,
 }
 
-/// The results of the closed loops (each client sends one request after another) with one number of clients.
+/// The results of the closed loops with one number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
     /// The results of each draft length, ascending by length. Each ran on a server that is set up for this length
@@ -115,9 +115,6 @@ impl Loop {
 impl Table {
     /// Makes the table of draft lengths. For each number of clients in `sizes`, runs a closed loop with every draft
     /// length and chooses one. Then runs the finished table in the same loops.
-    ///
-    /// # Errors
-    /// The plan sweeps a setting that matters in closed loops, a loop cannot be run, or the work is interrupted.
     pub fn find(plan: Plan, file: &Path, sizes: &[u32], interrupt: &AtomicBool) -> Result<Table> {
         let seeds = plan.seeds.clone();
         let (mut loops, sample) = Loops::new(one_setting(plan, file)?, &seeds, interrupt)?;

@@ -30,9 +30,6 @@ impl Table {
     /// For each row of the table that was measured: the share of draft tokens of length `k` that must be accepted for a
     /// tie with plain decoding, with the first seed. The loop of length `k` runs once more, near the tie, where every
     /// draft token is right with the same probability. `plan` is the table's plan.
-    ///
-    /// # Errors
-    /// A loop cannot be simulated, or the user interrupts.
     pub fn ties(&self, plan: Plan, file: &Path, k: u32, interrupt: &AtomicBool) -> Result<Vec<Tie>> {
         let seeds = [plan.seeds[0]];
         let (mut loops, sample) = Loops::new(one_setting(plan, file)?, &seeds, interrupt)?;

@@ -1,5 +1,5 @@
-//! Acceptance from the rounds of observed runs: a truth table (which draft tokens of each answer were right), and rates
-//! by position in a round. A round is a request's draft tokens of one step, verified together.
+//! Acceptance from the rounds of observed runs: a truth table, and rates by position in a round. A round is a request's
+//! draft tokens of one step, verified together.
 //!
 //! A round that drafted K tokens and accepted `n` of them shows `n` right positions and, if n < K, one wrong position.
 //! If n = K, nothing was drafted at the next position: the round is censored there and counts as neither failure nor

@@ -63,9 +63,6 @@ const WIDE: f64 = 1.96;
 
 impl Calibration {
     /// Fits costs and acceptance to the observed runs `sources` and to the vLLM and SGLang files `foreign`.
-    ///
-    /// # Errors
-    /// The files contain neither step times nor acceptance, or the runs are of several servers.
     pub fn of(sources: Vec<Source>, foreign: Vec<Foreign>) -> Result<Calibration> {
         one_server::check(&sources)?;
         let mut engine = engine(&sources);

@@ -1,5 +1,4 @@
-//! Compares observed runs of a server with the predictions of a calibration (costs and acceptance fitted to other
-//! runs).
+//! Compares observed runs of a server with the predictions of a calibration.
 //!
 //! The error of each predicted number (latency, throughput) is split into three parts: the errors from wrong
 //! acceptance, from wrong costs and from a wrong schedule. For this, each run is predicted twice more: with the
@@ -21,9 +20,6 @@ use std::path::Path;
 /// interpolates between them. A run whose draft length cannot be predicted is left out with a warning. Each run that
 /// stays is also replayed: Foretoken's scheduler repeats its schedule, and the steps are compared with the run's step
 /// log.
-///
-/// # Errors
-/// The engine does not accept the calibration's settings.
 pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<ServerComparison> {
     let mut by_cell: BTreeMap<(String, u32), Vec<&Source>> = BTreeMap::new();
     let mut warnings = kept.warnings.clone();
@@ -54,9 +50,6 @@ pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<Server
 
 /// Writes `validation.json`, `validation.txt`, `validation.html` and, if there is a figure, `predicted.svg` into a
 /// folder. Replaces existing files.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn write(comparison: &ServerComparison, folder: &Path) -> Result<()> {
     make(folder)?;
     put(folder, "validation.json", comparison.to_json())?;

@@ -13,8 +13,8 @@
 //! from D, for example because all of them drafted 3 tokens, T gets the whole time of the steps and D none
 //! ([`CostFit::together`]). Such a fit predicts the observed draft lengths only.
 
+use crate::calibrate::costs::between_steps;
 use crate::calibrate::costs::{Part, StepRow};
-use crate::calibrate::host_time::between_steps;
 use crate::calibrate::term::{Term, curve, stairs};
 use foretoken_profiler::hardware::{LatencySpec, MeasuredSpec};
 use foretoken_profiler::nnls::nnls;
@@ -80,17 +80,11 @@ pub(crate) enum Costs {
 
 impl CostFit {
     /// Fits the costs of target passes and of draft passes to timed steps.
-    ///
-    /// # Panics
-    /// Without steps.
     pub fn to(rows: &[StepRow]) -> CostFit {
         CostFit::of(rows, Costs::Apart, &[])
     }
 
     /// Fits one cost to whole steps: all of a step's time counts as the target's, and draft passes cost nothing.
-    ///
-    /// # Panics
-    /// Without steps.
     pub fn together(rows: &[StepRow]) -> CostFit {
         CostFit::of(rows, Costs::Together, &[])
     }
@@ -292,13 +286,11 @@ pub(crate) fn own_columns(bends: &[u64], costs: Costs) -> usize {
     draft_columns(bends) + if costs == Costs::Apart { 3 } else { 0 }
 }
 
-/// The entry of a step in one of these columns.
 pub(crate) fn own_column(r: &StepRow, bends: &[u64], costs: Costs, j: usize) -> f64 {
     let part = if costs == Costs::Apart { r.part } else { Part::Target };
     column(&StepRow { part, ..*r }, bends, j)
 }
 
-/// The entry of a step in the column of a term.
 pub(crate) fn term_column(r: &StepRow, term: Term) -> f64 {
     if r.part == Part::Draft { 0.0 } else { term.of(r.decodes + r.prompts, tokens(r)) }
 }

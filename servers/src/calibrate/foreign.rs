@@ -36,9 +36,6 @@ pub struct Foreign {
 /// Reads a file of vLLM or SGLang, and detects its format. `index` is the file's index among the calibration's observed
 /// runs and files; the timed steps get this index as their `source`. `draft_length` is the server's draft length. It is
 /// needed only if the file's format does not state the draft length.
-///
-/// # Errors
-/// The format is not known, the file is damaged or lacks a needed value, or the draft length is needed and not given.
 pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Foreign> {
     let format = foreign::detect(path).map_err(unread)?;
     let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;

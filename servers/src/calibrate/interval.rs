@@ -77,9 +77,8 @@ fn slower(cost: &Calibrated, factor: f64) -> Calibrated {
     slower
 }
 
-/// Returns a truth table (which draft tokens of recorded answers were right) with as many answers as `table`. The
-/// answers are drawn at random from `table`, with replacement; `draw` is the seed. `by` is added to the log-odds of
-/// extrapolated acceptance rates.
+/// Returns a truth table with as many answers as `table`. The answers are drawn at random from `table`, with
+/// replacement; `draw` is the seed. `by` is added to the log-odds of extrapolated acceptance rates.
 fn resampled(table: &TruthTable, draw: u64, by: f64) -> TruthTable {
     let (n, luck) = (table.outputs.len(), Luck::new(draw, Stream::Request, 0));
     let drawn = (0..n as u64).map(|i| {

@@ -20,7 +20,7 @@ use foretoken_traces::truth::speculation_profile::SPECULATION_PROFILE;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Name of the file, in a calibration's folder, with the calibrated profile (costs of passes).
+/// Name of the file, in a calibration's folder, with the calibrated profile.
 pub const PROFILE: &str = "profile.toml";
 /// Name of the file, in a calibration's folder, with the truth table: which draft tokens of each observed answer were
 /// right.
@@ -211,9 +211,6 @@ pub struct Known {
 
 impl Known {
     /// Reads the parts of a calibration that `foretoken recommend` needs from the calibration's folder.
-    ///
-    /// # Errors
-    /// The folder holds no calibration, or the calibration is damaged.
     pub fn read(folder: &Path) -> Result<Known> {
         let found = FoundBack::read(folder)?;
         let by_run = &found.held_out.by_run;
@@ -265,9 +262,6 @@ impl Known {
 
 impl Kept {
     /// Reads the parts of a calibration that predictions of runs need from the calibration's folder.
-    ///
-    /// # Errors
-    /// The folder holds no calibration, or the calibration is damaged or has no costs.
     pub fn read(folder: &Path) -> Result<Kept> {
         let found = FoundBack::read(folder)?;
         let profile = folder.join(PROFILE);

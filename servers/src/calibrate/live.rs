@@ -39,9 +39,6 @@ pub struct LiveFound {
 impl LiveCalibration {
     /// Writes the calibration from live runs into a folder. The folder must be new or empty, or hold a calibration if
     /// `overwrite` is true.
-    ///
-    /// # Errors
-    /// The folder holds something else, or cannot be written.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         let _alone = ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile.to_toml())?;
@@ -53,9 +50,6 @@ impl LiveCalibration {
 
 /// Checks that the file `profile` was not fitted to a run that it is to predict. `runs` has (name, BLAKE3) of the
 /// recording of each run. `fitted_to` has the BLAKE3 of the recordings to which the profile was fitted.
-///
-/// # Errors
-/// The profile was fitted to one of the runs.
 pub fn not_of_its_own<'a>(
     profile: &Path,
     fitted_to: &[String],

@@ -10,7 +10,6 @@ mod folder;
 pub mod foreign;
 pub mod frontend;
 pub mod held_out;
-mod host_time;
 mod interval;
 pub mod kept;
 pub mod live;

@@ -50,9 +50,6 @@ impl Server {
 
     /// Checks that all runs are of this server's model and release. The release of a run is not checked if the run or
     /// this server has no version.
-    ///
-    /// # Errors
-    /// A run has another model or release.
     pub fn check(&self, runs: &[Source]) -> Result<()> {
         for run in runs {
             let head = &run.recording.head;
@@ -73,10 +70,6 @@ impl Server {
 }
 
 /// Checks that all runs come from one server.
-///
-/// # Errors
-/// Two runs differ in a value that one server has only once, such as its model. The message names the two runs and
-/// the two values.
 pub fn check(sources: &[Source]) -> Result<()> {
     for fact in facts() {
         let mut known = sources.iter().filter_map(|s| Some((s, fact.value(s)?)));
@@ -137,9 +130,6 @@ fn facts() -> Vec<Fact> {
 }
 
 /// Checks that no run was interrupted or broke off.
-///
-/// # Errors
-/// A run did not finish. The message says how many of its planned requests were sent.
 pub fn check_whole(runs: &[Source]) -> Result<()> {
     let part = runs.iter().find(|run| run.recording.ending != Some(Ending::Done));
     part.map_or(Ok(()), |run| {

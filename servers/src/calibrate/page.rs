@@ -7,7 +7,8 @@ use crate::calibrate::held_out::Error;
 use crate::calibrate::source::load;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{
-    AtPosition, Profiled, ProfiledFit, ProfiledPass, cost_figure, positions_figure, profile_figures, signed_percent,
+    AtPosition, Profiled, ProfiledFit, ProfiledPass, cost_figure, percent, positions_figure, profile_figures,
+    signed_percent,
 };
 use foretoken_traces::truth::TruthTable;
 
@@ -81,11 +82,6 @@ fn headline(c: &Calibration) -> String {
             name(best)
         ),
     }
-}
-
-/// A share as text in percent with one decimal, such as `3.1 %`. A positive share has no sign.
-fn percent(x: f64) -> String {
-    format!("{:.1} %", 100.0 * x)
 }
 
 /// A run's name with its draft length and its load, because several runs may have the same name.

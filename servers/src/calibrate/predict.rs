@@ -44,10 +44,6 @@ pub struct Prediction<'a> {
 
 impl Prediction<'_> {
     /// Simulates the requests of an observed run with draft length `k`.
-    ///
-    /// # Errors
-    /// The truth table (which draft tokens of recorded answers were right) does not fit the requests, or the acceptance
-    /// source, which decides which draft tokens are right, cannot be built.
     pub fn serve(&self, source: &Source, k: u32) -> Result<Run> {
         let mut workload = source.run.workload.clone();
         let acceptance = match self.acceptance {

@@ -36,18 +36,12 @@ fn content(step: &LoggedStep) -> Content {
 /// Repeats the schedule of a run that always drafted `k` tokens (0: none) with Foretoken's scheduler, and compares
 /// steps, rounds, chunks and last steps with the log. `None` if the run has no step log, if an answer did not finish
 /// or, with `k` above 0, if the server does not report draft tokens for every step of an answer after the first.
-///
-/// # Errors
-/// The engine does not accept the settings.
 pub fn replay(source: &Source, engine: &EngineConfig, cost: &Calibrated, k: u32) -> Result<Option<Replayed>> {
     // The number of attempts is limited, because a request may be moved back and forth without end.
     replay_within(source, engine, cost, k, 8 * source.run.answers.len() + 1)
 }
 
 /// As [`replay`], with at most `attempts` attempts to place the requests.
-///
-/// # Errors
-/// The engine does not accept the settings.
 pub fn replay_within(
     source: &Source,
     engine: &EngineConfig,

@@ -1,4 +1,4 @@
-//! The observed runs of a server from which a calibration (fitted costs and acceptance) is made.
+//! The observed runs of a server from which a calibration is made.
 
 use crate::calibrate::step_lengths::step_lengths;
 use crate::recordings::Unread;
@@ -37,9 +37,6 @@ pub struct Source {
 
 impl Source {
     /// Reads an observed run from its recording.
-    ///
-    /// # Errors
-    /// The file cannot be read, is damaged, or is no recording.
     pub fn open(path: &Path) -> Result<Source> {
         let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
         let recording = read_recording(path).map_err(unread)?;
@@ -81,9 +78,6 @@ pub(crate) fn load(recording: &Recording) -> String {
 }
 
 /// Opens the observed runs at these paths: results folders of `observe`, or recordings.
-///
-/// # Errors
-/// A path does not exist, a file is damaged or no recording, or a recording is given twice.
 pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut all: Vec<Source> = Vec::new();
     for path in paths {
@@ -113,8 +107,8 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Err(nothing("no such file or folder"));
     }
-    // A killed run leaves an incomplete manifest (the list of the folder's files with their digests). So a recording is
-    // checked against the manifest only if the manifest lists it.
+    // A killed run leaves an incomplete manifest. So a recording is checked against the manifest only if the manifest
+    // lists it.
     if let Ok(manifest) = Manifest::read(path) {
         manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
     }

@@ -24,7 +24,6 @@ impl Term {
         }
     }
 
-    /// The term with its seconds, as text.
     pub fn in_words(self, seconds: f64) -> String {
         match self {
             Term::Above(n) => format!("{:.2} ms above {n} requests", 1e3 * seconds),

@@ -60,9 +60,6 @@ impl Verdict {
 
     /// Returns an error, with which the program exits, if the calibration that was written to `folder` is not
     /// trusted. A calibration that was not judged gives no error.
-    ///
-    /// # Errors
-    /// The calibration is not trusted.
     pub fn judge(&self, folder: &Path) -> Result<()> {
         if self.trusted != Some(false) {
             return Ok(());

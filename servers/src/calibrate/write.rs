@@ -43,11 +43,8 @@ impl Calibration {
         observed.chain(foreign).collect()
     }
 
-    /// Writes the calibration (profile, truth table, experiment, page) into a folder. The folder must be new or empty,
-    /// or hold a calibration if `overwrite` is true.
-    ///
-    /// # Errors
-    /// The folder holds something else, a file cannot be written, or the experiment cannot run.
+    /// Writes the calibration into a folder. The folder must be new or empty, or hold a calibration if `overwrite` is
+    /// true.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         let _alone = ready(folder, overwrite)?;
         let put = |name: &str, bytes: &[u8]| put(folder, name, bytes);
@@ -83,7 +80,7 @@ impl Calibration {
         self.acceptance.as_ref()?.speculation_profile(method, server.as_ref().map(|s| s.model.as_str()))
     }
 
-    /// The content of `calibration.json`, with a seal (checksum) that shows whether the file was edited.
+    /// The content of `calibration.json`, with a seal that shows whether the file was edited.
     fn found(&self) -> String {
         let loads = self.loads();
         let found = Found {

@@ -20,7 +20,7 @@ pub enum Verdict {
 /// number, or a count of events that must not occur.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// A text that names the cell (a policy or draft length at a load) and the number that have the bound.
+    /// A text that names the cell and the number that have the bound.
     pub what: String,
     /// The absolute value of a simulated number's error, such as 0.03 for 3 %. Or a count that must be 0, such as the
     /// number of pairs of policies that are ranked in the wrong order.

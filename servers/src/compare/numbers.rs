@@ -39,7 +39,6 @@ pub struct Numbers {
 /// The records of requests and steps of a run from which its numbers are computed.
 #[derive(Clone, Copy)]
 pub struct RunRecords<'a> {
-    /// One record per request of the run.
     pub requests: &'a RequestRecords,
     /// One record per step of the run; empty if the steps are not known.
     pub steps: &'a [StepRecord],

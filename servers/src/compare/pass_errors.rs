@@ -33,7 +33,6 @@ impl PassKind {
         PassKind::DraftPrefill,
     ];
 
-    /// The name of the kind of pass in tables.
     pub fn name(self) -> &'static str {
         match self {
             PassKind::Decode => "target, decode",
@@ -92,7 +91,6 @@ struct Sums {
 }
 
 impl PassTimes {
-    /// Adds one pass with its measured and its predicted time, seconds.
     pub fn add(&mut self, kind: PassKind, measured_s: f64, predicted_s: f64) {
         let sums = &mut self.0[kind as usize];
         sums.passes += 1;

@@ -70,7 +70,6 @@ pub struct Ranked {
     pub noise: f64,
     /// True if every policy's value was observed in at least two live runs, so that the noise is known.
     pub repeated: bool,
-    /// The ranked policies with their values.
     pub policies: Vec<RankedPolicy>,
     /// The ranking by live values, compared pair by pair of policies with the ranking by values that are simulated with
     /// the live runs' acceptance.
@@ -78,7 +77,7 @@ pub struct Ranked {
     /// Kendall's τ-b of the two rankings in `pairs`; `None` if all pairs are tied in one of them.
     pub tau: Option<f64>,
     /// Kendall's τ-b between the ranking by live values and the ranking by values that are simulated with the
-    /// experiment's acceptance source (which draws whether draft tokens are right).
+    /// experiment's acceptance source.
     pub tau_modelled: Option<f64>,
 }
 
@@ -91,8 +90,7 @@ pub struct RankedPolicy {
     pub live: f64,
     /// The value by which the policy is ranked, simulated with the acceptance that live runs revealed.
     pub recorded: f64,
-    /// The value by which the policy is ranked, simulated with the experiment's acceptance source (which draws whether
-    /// draft tokens are right).
+    /// The value by which the policy is ranked, simulated with the experiment's acceptance source.
     pub modelled: Option<f64>,
 }
 

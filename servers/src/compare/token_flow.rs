@@ -221,8 +221,8 @@ mod tests {
         assert_eq!(both.parted.unwrap().what, Difference::End);
     }
 
-    /// If the second run schedules the same rounds (a request's draft tokens) in other steps, the steps differ, but the
-    /// rounds of each request do not.
+    /// If the second run schedules the same rounds in other steps, the steps differ, but the rounds of each request do
+    /// not.
     #[test]
     fn another_schedule_leaves_the_requests_alone() {
         let live = [step(&[round(0, 1, 3, 2), round(1, 1, 3, 3)])];

@@ -12,9 +12,6 @@ pub const ANSWER: usize = 1 << 20;
 pub const ANSWER_TOKEN: usize = 4 << 10;
 
 /// Reads the whole body of a server's HTTP answer.
-///
-/// # Errors
-/// The body cannot be read or has more than `most` bytes. The text says which of the two.
 pub async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, String> {
     match read(&mut response, most).await? {
         (_, true) => Err(too_long(most)),

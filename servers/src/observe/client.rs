@@ -105,9 +105,6 @@ impl Client {
     }
 
     /// What the server reports about itself.
-    ///
-    /// # Errors
-    /// The server cannot be reached or does not answer `/v1/models`.
     pub async fn server(&self) -> Result<Met> {
         let models: Models = self.models().await?;
         let llama_cpp = models.data.iter().any(ModelCard::is_of_llama_cpp);
@@ -141,9 +138,6 @@ impl Client {
     }
 
     /// Everything that the server says of itself without being sent a request.
-    ///
-    /// # Errors
-    /// The server cannot be reached or does not answer `/v1/models`.
     pub async fn says(&self) -> Result<Says> {
         let mut models: Value = self.models().await?;
         let info = match self.answered::<Value>("server_info?config_format=json").await {
@@ -180,9 +174,6 @@ impl Client {
     }
 
     /// Reads the server's metrics about serving, without histograms.
-    ///
-    /// # Errors
-    /// The metrics cannot be read. The text says why.
     pub async fn metrics(&self) -> std::result::Result<Vec<Sample>, String> {
         let response = self.get("metrics").await.map_err(|e| chain(&e))?;
         if !response.status().is_success() {

@@ -104,8 +104,8 @@ pub async fn drive(
     let metrics = spawn_local(watch_metrics(shared.clone()));
     let requests = async {
         match shared.load.arrivals {
-            // The caller, `observe`, refuses an experiment with sessions (conversations) before the first request, so
-            // `Sessions` does not occur here.
+            // The caller, `observe`, refuses an experiment with sessions before the first request, so `Sessions` does
+            // not occur here.
             Arrivals::Open | Arrivals::Sessions => open_loop(&shared).await,
             Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
         }

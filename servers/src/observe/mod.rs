@@ -25,9 +25,6 @@ pub use prompts::{Prompt, parse_jsonl};
 pub use scrape::samples;
 
 /// What the server says of itself.
-///
-/// # Errors
-/// It cannot be reached, or `interrupt` was set.
 pub fn says(client: &client::Client, interrupt: &Arc<AtomicBool>) -> Result<Says> {
     waiting::Waiting::new(interrupt)?.on(client.says())?
 }

@@ -27,7 +27,6 @@ pub struct Cell {
     pub seed: u64,
     /// Index of the cell's combination of swept values.
     pub variant: usize,
-    /// Number of cells before this one.
     pub before: usize,
 }
 
@@ -141,9 +140,6 @@ fn read_jsonl(path: &Path, send: Send) -> Result<Vec<Prompt>> {
 
 /// Reads the prompts of a text with one JSON object per line. `send` says whether the prompts are sent as text or as
 /// token ids. `path` is the text's file name in errors.
-///
-/// # Errors
-/// A line is not a JSON object, a line has no prompt in the form that `send` names, or the text has no line.
 pub fn parse_jsonl(path: &Path, text: &str, send: Send) -> Result<Vec<Prompt>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = |(n, line): (usize, &str)| {

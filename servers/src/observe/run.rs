@@ -93,18 +93,14 @@ pub struct Observed {
     pub report: ObserveReport,
     /// Number of runs and the time that they took, for the last line of output.
     pub speed: Speed,
-    /// Number of cells (runs of the plan) whose results are stored. These are the first cells of the plan.
+    /// Number of cells whose results are stored. These are the first cells of the plan.
     pub cells: usize,
-    /// Why observing ended early; `None` if all cells (runs of the plan) are done.
+    /// Why observing ended early; `None` if all cells are done.
     pub ended: Option<Box<Problem>>,
 }
 
 /// Observes every cell of the experiment's plan on the server `site`. A cell is not observed again if its complete
 /// recording is already in the results folder.
-///
-/// # Errors
-/// If the server cannot be reached, lacks the model or answers no request of a warm-up, or a file cannot be read or
-/// written. Results from before an error are kept.
 pub fn observe(
     plan: &Plan,
     spec: &ObserveSpec,
@@ -198,7 +194,7 @@ struct Runner<'a> {
     model: String,
 }
 
-/// The results of one cell, computed from its recording (the log file of the run).
+/// The results of one cell, computed from its recording.
 struct CellResult {
     cell: ObservedCell,
     stored: Stored,
@@ -252,7 +248,7 @@ impl Runner<'_> {
         self.result_of(id, &recording)
     }
 
-    /// Computes the results of the cell `id` from its recording (the log file of the run).
+    /// Computes the results of the cell `id` from its recording.
     fn result_of(&self, id: CellId, recording: &Recording) -> Result<CellResult> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);

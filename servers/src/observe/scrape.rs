@@ -1,5 +1,4 @@
-//! Parses the text of a server's `/metrics` and selects the values that a recording (the log file of an observed run)
-//! keeps.
+//! Parses the text of a server's `/metrics` and selects the values that a recording keeps.
 
 use crate::recordings::metrics::KEPT;
 use crate::recordings::recording::Sample;
@@ -11,9 +10,6 @@ const MOST_SAMPLES: usize = 10_000;
 
 /// The counters and gauges about serving, from a server's metrics in Prometheus' text format. Their names start with
 /// one of [`KEPT`]. Histograms are left out, because the client measures their quantities for each request.
-///
-/// # Errors
-/// The text has another format or more than [`MOST_SAMPLES`] values.
 pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
     // The parser of metrics skips names with a colon without an error. The prefixes of the names are therefore replaced
     // before parsing and restored after it.

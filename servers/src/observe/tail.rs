@@ -35,9 +35,6 @@ pub struct Tail {
 
 impl Tail {
     /// Opens the server's log at its end.
-    ///
-    /// # Errors
-    /// There is no such file, or it is not a regular file: a folder, a device or a pipe has no end to read from.
     pub fn open(path: &Path) -> Result<Tail> {
         const HELP: &str =
             "name the file that the server's output goes to; it must run with --enable-logging-iteration-details";

@@ -26,19 +26,12 @@ pub struct Waiting {
 
 impl Waiting {
     /// Starts the runtime on which network work waits.
-    ///
-    /// # Errors
-    /// The system cannot start a runtime.
     pub fn new(interrupt: &Arc<AtomicBool>) -> Result<Waiting> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Problem::failed(format!("no runtime for connections: {e}")))?;
         Ok(Waiting { runtime: Some(runtime), interrupt: interrupt.clone() })
     }
 
-    /// Waits for `work` and returns its result.
-    ///
-    /// # Errors
-    /// Ctrl-C set the flag before `work` ended.
     pub fn on<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         self.runtime().block_on(async {
             tokio::select! {
@@ -55,10 +48,6 @@ impl Waiting {
         LocalSet::new().block_on(self.runtime(), work)
     }
 
-    /// Waits for a thread and returns its result.
-    ///
-    /// # Errors
-    /// The thread panicked, or did not end within 900 ms after Ctrl-C set the flag.
     pub fn on_thread<T>(&self, thread: JoinHandle<T>) -> Result<T> {
         let mut end: Option<Instant> = None;
         while !thread.is_finished() {

@@ -1,5 +1,5 @@
-//! The largest plausible values of numbers that a server reports. A number above its bound stays in the recording,
-//! but is not used, and a finding (a note on the run) reports it.
+//! The largest plausible values of numbers that a server reports. A number above its bound stays in the recording, but
+//! is not used, and a finding reports it.
 
 use crate::recordings::recording::{Ended, Event, Recording};
 use foretoken_sim::MAX_SPEC_LEN;

@@ -44,9 +44,6 @@ pub struct Reported {
 /// The rounds of an answer (a request's draft tokens of one step each), from what llama.cpp reported about it, as
 /// (number of drafted tokens, number of accepted ones). A step without drafts between two rounds or after the last one
 /// is a round of no tokens. `None` if nothing was drafted, or if the server sent totals with the answer's end only.
-///
-/// # Errors
-/// The totals cannot be true, or two rounds came as one: the server keeps back tokens that end within a character.
 pub(crate) fn rounds(reported: &Reported, asked: u32) -> Result<Option<Vec<(u32, u32)>>, String> {
     let Ok(last) = Totals::deserialize(&reported.timings) else { return Ok(None) };
     if last.draft_n == 0 || reported.rounds.is_empty() {

@@ -27,7 +27,6 @@ pub struct Order {
     pub computed: u64,
     /// Number of rounds in the answers.
     pub rounds: u64,
-    /// Number of answers.
     pub answers: usize,
 }
 

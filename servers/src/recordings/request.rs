@@ -1,5 +1,4 @@
-//! Reconstructs each request of a recording: its times, its tokens, and its rounds (the request's draft tokens of one
-//! step each).
+//! Reconstructs each request of a recording: its times, its tokens, and its rounds.
 
 use crate::recordings::bounds;
 use crate::recordings::llama_cpp;
@@ -19,12 +18,12 @@ pub struct Answer {
     pub sent: Time,
     /// How often the request was sent again after a failure or a refusal.
     pub retries: u32,
-    /// For each chunk (a part of the answer): when the client read it, and how many tokens it had.
+    /// For each chunk: when the client read it, and how many tokens it had.
     pub chunks: Vec<(Time, u32)>,
     /// Ids of the answer's tokens; empty if the server does not send ids.
     pub ids: Vec<u32>,
-    /// True if the server reported the number of tokens of each chunk (a part of the answer). If false, the answer's
-    /// total is spread evenly over the chunks. If the total is not known either, each chunk counts as one token.
+    /// True if the server reported the number of tokens of each chunk. If false, the answer's total is spread evenly
+    /// over the chunks. If the total is not known either, each chunk counts as one token.
     pub counted: bool,
     /// When and how the answer ended; `None` if the recording ends before the answer.
     pub ended: Option<(Time, Ended)>,
@@ -106,9 +105,9 @@ impl Answer {
         self.sent.saturating_sub(self.asked.due)
     }
 
-    /// True if the output positions of all the request's rounds (its draft tokens of one step) are known. This needs
-    /// draft tokens in every step but the first. If a step had no draft tokens, it is not in `rounds`, and the output
-    /// positions at which later rounds began are unknown.
+    /// True if the output positions of all the request's rounds are known. This needs draft tokens in every step but
+    /// the first. If a step had no draft tokens, it is not in `rounds`, and the output positions at which later rounds
+    /// began are unknown.
     pub fn rounds_are_whole(&self) -> bool {
         let Some(rounds) = &self.rounds else { return false };
         let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
@@ -142,9 +141,6 @@ impl ServerMetrics {
 
 /// The rounds of an answer of at most `asked` tokens (a round is the request's draft tokens of one step); `None` if the
 /// server does not report rounds.
-///
-/// # Errors
-/// The reported rounds cannot be true. The text says why.
 pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Rounds>, String> {
     if let Ok(reported) = llama_cpp::Reported::deserialize(&metrics.llama_cpp) {
         let of = |rounds: Vec<(u32, u32)>| {

@@ -233,8 +233,7 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
     };
     let drafted: u64 = sum(|d, _| d);
-    // If the server reports no rounds (draft tokens of each step), the totals keep the number of verified tokens that
-    // comes from the step log.
+    // If the server reports no rounds, the totals keep the number of verified tokens that comes from the step log.
     if drafted > 0 {
         (totals.drafted, totals.verified) = (drafted, drafted);
     }
@@ -324,8 +323,7 @@ mod tests {
             assert!(run.answers.iter().all(Answer::rounds_are_whole));
             let rounds = || run.answers.iter().filter_map(|a| a.rounds.as_ref());
             assert!(rounds().flat_map(|r| &r.drafted).all(|&d| d <= k));
-            // The server's counters, its rounds (draft tokens of each step) and its step log must give the same
-            // numbers.
+            // The server's counters, its rounds and its step log must give the same numbers.
             let accepted: u32 = rounds().flat_map(|r| &r.accepted).sum();
             let drafted: u32 = rounds().flat_map(|r| &r.drafted).sum();
             assert_eq!(

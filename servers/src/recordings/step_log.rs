@@ -35,9 +35,6 @@ pub struct LoggedStep {
 impl LoggedStep {
     /// Parses a line of a vLLM server's log. `None` if the line is not about a step, or if the line says that the step
     /// is a dummy (vLLM writes `(dummy)`).
-    ///
-    /// # Errors
-    /// The line describes a step that cannot exist. The text says why.
     pub fn read(line: &str) -> Result<Option<LoggedStep>, String> {
         LoggedStep::parse(line).map(|step| step.possible().map(|()| step)).transpose()
     }

@@ -67,9 +67,6 @@ pub struct Limits {
 
 impl Limits {
     /// An error if a client asks for another model than the server's.
-    ///
-    /// # Errors
-    /// It does.
     pub fn offers(&self, model: Option<&str>) -> Result<(), Refusal> {
         match model.filter(|model| *model != self.model) {
             None => Ok(()),
@@ -196,10 +193,6 @@ enum Stop {
 const COMPLETION_TOKENS: i64 = 16;
 
 /// Reads the JSON body of a client's request to the interface `form`.
-///
-/// # Errors
-/// The body is not valid JSON for this interface, it names another model than the server's, it asks for something that
-/// is not simulated (such as several answers), or prompt and output are longer than the model's context length.
 pub fn read(form: Form, body: &[u8], limits: &Limits) -> Result<(Ask, Sending), Refusal> {
     let body: Body = serde_json::from_slice(body).map_err(|e| malformed(body, &e))?;
     limits.offers(body.model.as_deref())?;

@@ -64,9 +64,6 @@ impl HandlerState {
 }
 
 /// Answers HTTP clients until a message arrives on `closed`, and for [`GRACE`] after this message.
-///
-/// # Errors
-/// The thread's runtime cannot be made, or the listener or the server on it fails.
 pub fn answer(listener: TcpListener, state: HandlerState, closed: oneshot::Receiver<()>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let app = Router::new()

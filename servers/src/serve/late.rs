@@ -16,8 +16,8 @@ impl Late {
         Late(Arc::new(Mutex::new(Histogram::new(3).expect("3 digits are possible"))))
     }
 
-    /// Adds the delay of a chunk (the tokens of one step for one request) to the histogram. The chunk's step ended at
-    /// `due`, and the chunk is handed over to its connection now.
+    /// Adds the delay of a chunk to the histogram. The chunk's step ended at `due`, and the chunk is handed over to its
+    /// connection now.
     pub fn note(&self, due: Instant) {
         let late_us = u64::try_from(due.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(late_us);

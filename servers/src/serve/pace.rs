@@ -98,9 +98,6 @@ impl<'e> Pace<'e> {
     }
 
     /// Serves clients until `interrupt` is set, or every sender of `calls` is dropped.
-    ///
-    /// # Errors
-    /// The step log cannot be written.
     pub fn keep(mut self, calls: &Receiver<Call>, interrupt: &AtomicBool) -> Result<Served> {
         while !interrupt.load(Ordering::Relaxed) {
             calls.try_iter().for_each(|call| self.take(call));

@@ -30,9 +30,6 @@ pub struct Reading {
 impl Prompt {
     /// Returns (number of the prompt's tokens, an id for each full block of `by.block` tokens). There are no ids
     /// without prefix caching. Prompts that begin with the same blocks have the same ids for these blocks.
-    ///
-    /// # Errors
-    /// The prompt is empty or has 2^32 tokens or more, or the request has several prompts.
     pub fn read(self, by: &Reading) -> Result<(u32, Vec<u64>), Refusal> {
         let several =
             || Refusal::bad("prompt", "one prompt a request is served: send the others in requests of their own");

@@ -23,9 +23,6 @@ use tokio::sync::oneshot;
 /// priority, TPOT limit, recorded acceptance of draft tokens, and output length. The output length stays within the
 /// limits that the client gives; if the client sets `ignore_eos`, the output has `max_tokens` tokens. After the last
 /// request of `likeness` its first request is used again.
-///
-/// # Errors
-/// The tokenizer cannot be read, the server cannot listen at the address, or the step log cannot be written.
 pub fn serve(
     engine: &mut dyn Online,
     config: &EngineConfig,

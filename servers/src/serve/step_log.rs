@@ -21,18 +21,12 @@ pub struct StepLog {
 impl StepLog {
     /// Creates the file of the step log; an existing file is replaced. `blocks` is the number of KV blocks that
     /// requests can use.
-    ///
-    /// # Errors
-    /// The file cannot be made.
     pub fn create(path: &Path, blocks: u32) -> Result<StepLog> {
         let file = File::create(path).map_err(|e| Problem::failed(format!("--step-log: {e}")))?;
         Ok(StepLog { path: path.to_path_buf(), to: BufWriter::new(file), steps: 0, blocks })
     }
 
     /// Writes the log line of a step of the simulated engine.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn step(&mut self, step: &StepLine, clock: &Clock) -> Result<()> {
         let usage = 100.0 * f64::from(step.used_blocks) / f64::from(self.blocks.max(1));
         let line = writeln!(
@@ -53,9 +47,6 @@ impl StepLog {
     }
 
     /// Writes buffered lines of the step log to the file, so that other programs can read them.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn flush(&mut self) -> Result<()> {
         self.to.flush().map_err(|e| self.problem(&e))
     }

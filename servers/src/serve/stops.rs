@@ -25,7 +25,6 @@ pub struct Stops {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Stop {
-    /// A stop string.
     Text(String),
     /// A token that the client wants as an end.
     Id(u32),

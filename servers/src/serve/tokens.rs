@@ -24,9 +24,6 @@ struct Ids {
 }
 
 /// Answers `/tokenize`: the ids of a text's tokens and their number.
-///
-/// # Errors
-/// The body cannot be read, asks for another model, or the server has no tokenizer.
 pub fn tokenized(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
     let asked: Text = read(body)?;
     limits.offers(asked.model.as_deref())?;
@@ -42,9 +39,6 @@ pub fn tokenized(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
 }
 
 /// Answers `/detokenize`: the text of tokens.
-///
-/// # Errors
-/// The body cannot be read, asks for another model, or the server has no tokenizer.
 pub fn detokenized(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
     let asked: Ids = read(body)?;
     limits.offers(asked.model.as_deref())?;

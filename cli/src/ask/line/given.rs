@@ -15,11 +15,8 @@ pub struct Word {
 /// The text that starts a server, and its words.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The name of the text in messages.
     pub name: String,
-    /// The text as it was given.
     pub text: String,
-    /// The words of the text.
     pub words: Vec<Word>,
     /// Is the text no shell line to paste back, so that only what changes is shown?
     pub only_changes: bool,

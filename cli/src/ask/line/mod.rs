@@ -14,9 +14,6 @@ use foretoken_run::spec::text;
 use std::path::Path;
 
 /// Reads the line that the user gave: a shell line, or a file with a shell line or YAML in it.
-///
-/// # Errors
-/// The file cannot be read, a quote does not end, the YAML is wrong or starts no server.
 pub fn read(given: &str) -> Result<Line> {
     let path = Path::new(given);
     let (name, text) = match !given.contains(char::is_whitespace) && path.is_file() {

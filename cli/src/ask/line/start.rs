@@ -20,9 +20,6 @@ const DOCKER_SWITCHES: [&str; 12] =
 const ENDS: [&str; 11] = ["&&", "||", ";", "|", "&", ">", ">>", "2>&1", "<", "2>", "&>"];
 
 /// The engine that the line starts, and the words of its flags.
-///
-/// # Errors
-/// The line starts neither vLLM nor SGLang.
 pub fn program(line: &Line) -> Result<(Program, Vec<Word>)> {
     let end = line.words.iter().position(|w| ENDS.contains(&w.text.as_str()));
     let mut words = &line.words[..end.unwrap_or(line.words.len())];

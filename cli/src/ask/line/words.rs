@@ -5,10 +5,6 @@ use super::given::{Line, Word};
 use foretoken_run::spec::problem::Problem;
 use std::ops::Range;
 
-/// The words of a shell line.
-///
-/// # Errors
-/// A quote does not end.
 pub fn shell(name: &str, text: &str) -> foretoken_run::spec::problem::Result<Line> {
     let words = split(text).map_err(|(span, message)| {
         let help = "in a shell, JSON stands in single quotes: --speculative-config '{\"method\": …}'";
@@ -18,9 +14,6 @@ pub fn shell(name: &str, text: &str) -> foretoken_run::spec::problem::Result<Lin
 }
 
 /// The words of a shell line.
-///
-/// # Errors
-/// A quote does not end. The error has the place of the quote.
 pub fn split(text: &str) -> Result<Vec<Word>, (Range<usize>, String)> {
     let mut words = Vec::new();
     let mut chars = text.char_indices().peekable();

@@ -17,9 +17,6 @@ enum Node {
 const DEEPEST: usize = 64;
 
 /// The line that a YAML file starts.
-///
-/// # Errors
-/// The text is not YAML, or no container of it starts a server.
 pub fn read(name: &str, text: &str) -> Result<Line> {
     // The parser counts characters, a place counts bytes.
     let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();

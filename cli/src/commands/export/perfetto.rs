@@ -1,4 +1,4 @@
-//! `foretoken export perfetto`: writes a timeline of one cell (one run of one policy) of a results folder.
+//! `foretoken export perfetto`: writes a timeline of one cell of a results folder.
 
 use crate::commands::print;
 use clap::Args;
@@ -42,8 +42,8 @@ pub struct ExportPerfettoArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Writes the timeline of one cell (one run of one policy) to a file or to stdout. If several cells fit the options, a
-/// note says which one was taken. If the timeline was cut, a note says where.
+/// Writes the timeline of one cell to a file or to stdout. If several cells fit the options, a note says which one was
+/// taken. If the timeline was cut, a note says where.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;

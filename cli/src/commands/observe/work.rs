@@ -2,10 +2,11 @@
 
 use super::ObserveArgs;
 use crate::cli::format::Format;
+use crate::cli::results::mode;
 use crate::commands::print;
 use crate::shipped;
 use crate::work;
-use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON};
+use foretoken_run::cells::{Folder, OBSERVED_JSON};
 use foretoken_run::keep_runs::{RunsMade, keep};
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
@@ -31,12 +32,7 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     }
     let usual = || PathBuf::from("results").join(format!("observed-{}-{}", plan.name, &plan.digest()[..8]));
     let path = args.output.clone().unwrap_or_else(usual);
-    let mode = match (args.overwrite, args.resume) {
-        (true, _) => Mode::Overwrite,
-        (_, true) => Mode::Resume,
-        _ => Mode::Fresh,
-    };
-    let (folder, complete) = Folder::open(path, &plan, mode)?;
+    let (folder, complete) = Folder::open(path, &plan, mode(args.resume, args.overwrite))?;
     if complete {
         eprintln!("results: {} (complete)", folder.path().display());
         return Ok(());

@@ -103,7 +103,7 @@ fn summary(p: &Profile) -> String {
 }
 
 fn plot(out: &Path, profile: &Profile) -> Result<()> {
-    for figure in foretoken_run::profile_figures::figures(profile) {
+    for figure in foretoken_run::profiled::figures(profile) {
         let path = out.with_extension(figure.file);
         Staged::write_all_to(&path, figure.svg.as_bytes())
             .map_err(|e| Problem::failed(e.to_string()).help("free some space or make the folder writable"))?;

@@ -3,9 +3,9 @@
 use foretoken_report::{plain_table, table_lines};
 use foretoken_traces::truth::{DEPTHS, TruthSummary, TruthTable, by_category};
 
-/// The summary of a truth table (recorded acceptance of a draft model on a target's own text), as text. Tables of
-/// acceptance by family (kind of text), by depth (position in a draft) and by context length; ranks of the right tokens
-/// among the draft model's tokens; calibration of confidences; and each family's rates as TOML for an experiment.
+/// The summary of a truth table, as text. Tables of acceptance by family (kind of text), by depth and by context
+/// length; ranks of the right tokens among the draft model's tokens; calibration of confidences; and each family's
+/// rates as TOML for an experiment.
 pub fn text(table: &TruthTable, summary: &TruthSummary) -> String {
     let header = &table.header;
     let (target, draft) = (&header.target, &header.draft);
@@ -67,8 +67,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// A table as text. The first columns have text. Then there is one column for each draft depth (the position of a draft
-/// token in the draft of its step) from 1 on.
+/// A table as text. The first columns have text. Then there is one column for each draft depth from 1 on.
 fn by_depth<const N: usize>(first: [&str; N], prefix: &str, rows: Vec<Vec<String>>) -> String {
     let deeper = (1..=DEPTHS).map(|d| format!("{prefix}{d}"));
     lines(first.into_iter().map(str::to_owned).chain(deeper).collect(), rows)

@@ -33,9 +33,6 @@ impl Pdfs {
     }
 
     /// Writes the PDF of the figure `svg` beside it. Returns the PDF's name.
-    ///
-    /// # Errors
-    /// The SVG cannot be read, or the PDF cannot be written.
     pub fn write(&self, folder: &Path, svg: &str) -> Result<String> {
         let path = folder.join(svg);
         let failed = |what: &dyn std::fmt::Display| Problem::failed(format!("no PDF of {}: {what}", path.display()));

@@ -14,23 +14,20 @@ const QUICK_SEEDS: usize = 2;
 /// The scenarios of a folder: the experiments with an `[arena]` table, over which all policies are compared.
 #[derive(Default)]
 pub struct Scenarios {
-    /// (name, numbers of its policies) of each finished scenario (an experiment over which all policies are compared).
+    /// (name, numbers of its policies) of each finished scenario.
     finished: Vec<(String, Scenario)>,
     /// (name, reason) of each scenario that cannot run because a file, such as its trace, is missing.
     skipped: Vec<(String, String)>,
-    /// Number of scenarios (experiments over which all policies are compared) that a quick run (`--quick`) leaves out.
+    /// Number of scenarios that a quick run (`--quick`) leaves out.
     left_out: usize,
 }
 
 impl Scenarios {
-    /// The plan (checked list of runs) of an experiment file, made by `load` with the overrides `sets`. A scenario is
-    /// an experiment over which all policies are compared. With `quick`, a scenario keeps only its first two seeds.
+    /// The plan of an experiment file, made by `load` with the overrides `sets`. A scenario is an experiment over which
+    /// all policies are compared. With `quick`, a scenario keeps only its first two seeds.
     ///
     /// `None` for a scenario that needs a missing file, such as a trace, and for a scenario that a quick run leaves
     /// out. The table over all scenarios states their number.
-    ///
-    /// # Errors
-    /// The experiment is wrong, or it lacks a file and is no scenario.
     pub fn plan(
         &mut self,
         file: &Path,
@@ -43,8 +40,7 @@ impl Scenarios {
         let plan = match load(file, sets) {
             Err(problem) if is_scenario && problem.is_a_missing_file() => {
                 let name = document.text_at(&Key::of("name")).unwrap_or_else(|| file.display().to_string());
-                // JSON and CSV on stdout have no place for skipped scenarios (experiments over which all policies are
-                // compared), so stderr names them.
+                // JSON and CSV on stdout have no place for skipped scenarios, so stderr names them.
                 eprintln!("skipped: {name}: {}", problem.message());
                 self.skipped.push((name, problem.message().to_owned()));
                 return Ok(None);
@@ -63,7 +59,7 @@ impl Scenarios {
         load(file, &[sets, &[fewer]].concat()).map(Some)
     }
 
-    /// Adds a finished scenario (an experiment over which all policies are compared) to the table of policies.
+    /// Adds a finished scenario to the table of policies.
     pub fn finished(&mut self, name: &str, scenario: Scenario) {
         self.finished.push((name.to_owned(), scenario));
     }
@@ -81,11 +77,8 @@ impl Scenarios {
         }
     }
 
-    /// The table of policies over the finished scenarios (experiments over which all policies are compared); `None` if
-    /// no scenario finished. Also writes the table into `folder`, as JSON, CSV and a page.
-    ///
-    /// # Errors
-    /// One of the files cannot be written.
+    /// The table of policies over the finished scenarios; `None` if no scenario finished. Also writes the table into
+    /// `folder`, as JSON, CSV and a page.
     pub fn standings(self, quick: bool, folder: &Path) -> Result<Option<Standings>> {
         if self.finished.is_empty() {
             return Ok(None);

@@ -54,8 +54,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-/// The only variant (combination of swept values) of the experiment. An error if the experiment has a fleet or sweeps a
-/// setting.
+/// The only variant of the experiment. An error if the experiment has a fleet or sweeps a setting.
 fn one(plan: &Plan) -> Result<&Variant> {
     if plan.variants.iter().any(Variant::is_fleet) {
         let message = "the experiment has a fleet, and a server is one engine";

@@ -1,7 +1,7 @@
 //! Measures how many bytes per second a core moves to and from an array. The size of the array decides whether a cache
 //! holds it, and which cache, or whether it is in memory.
 
-use super::tries::best;
+use super::clock::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use crate::cpu::pages::Pages;

@@ -1,6 +1,6 @@
 //! Measures how many multiply-adds per second a core makes.
 
-use super::tries::best;
+use super::clock::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use std::hint::black_box;

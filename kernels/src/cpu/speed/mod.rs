@@ -7,7 +7,6 @@ mod bandwidth;
 mod clock;
 mod fma;
 mod processor;
-mod tries;
 
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use clock::clock;

@@ -1,5 +1,4 @@
-//! Facts that are computed from the marks of a step (events with a start and an end): its time span, its passes, and
-//! the host time between passes.
+//! Facts that are computed from the marks of a step: its time span, its passes, and the host time between passes.
 
 use foretoken_sim::live::{Mark, MarkKind, StepTrace};
 use foretoken_sim::{PassShape, Time};

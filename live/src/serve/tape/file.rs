@@ -17,7 +17,6 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
-/// The kind of file that a tape is: a name and a version.
 pub const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
 /// Longest time between two flushes to disk, on the run's clock (1 s). A killed process loses at most this much of the
 /// run.
@@ -47,9 +46,6 @@ pub struct TapeWriter {
 
 impl TapeWriter {
     /// Starts the tape in a new file.
-    ///
-    /// # Errors
-    /// The file cannot be made or written.
     pub fn create(path: &Path, head: &Head) -> io::Result<TapeWriter> {
         let out = Writer::begin(BufWriter::with_capacity(1 << 18, File::create(path)?), KIND)?;
         let mut tape = TapeWriter { out, path: path.to_path_buf(), body: Vec::new(), flushed: Time::ZERO };
@@ -59,9 +55,6 @@ impl TapeWriter {
     }
 
     /// Appends a step. After the call, all steps that ended more than a second before the appended step are on disk.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn step(&mut self, step: &StepTrace) -> io::Result<()> {
         self.frame(&EventRef::Step(step))?;
         let now = step.marks.last().map_or(self.flushed, |m| m.end);
@@ -73,9 +66,6 @@ impl TapeWriter {
     }
 
     /// Appends `tail`, which ends the tape. Returns when the whole tape is on the disk.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn finish(mut self, tail: &Tail) -> io::Result<()> {
         self.frame(&EventRef::End(tail))?;
         let file = self.out.into_inner().into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -115,9 +105,9 @@ pub enum TapeError {
     /// for example a step after the last part of the log.
     #[error("frame {frame}, which begins at byte {offset}, {what}")]
     Wrong {
-        /// Index of the frame (the part of the file), from 0.
+        /// Index of the frame, from 0.
         frame: u64,
-        /// Offset of the frame (the part of the file) in bytes.
+        /// Offset of the frame in bytes.
         offset: u64,
         /// What is wrong with the frame, as text.
         what: String,
@@ -136,9 +126,6 @@ impl From<FrameError> for TapeError {
 }
 
 /// Reads a tape to its end. If the file was cut, reads it to the cut; the result says so.
-///
-/// # Errors
-/// The file cannot be read, is not a tape, has another version, or is damaged.
 pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
     match read_intact(path)? {
         Tape { end: End::Damaged(damage), .. } => Err(TapeError::Damaged(damage)),
@@ -148,18 +135,12 @@ pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
 
 /// Reads a tape to its end. If the file was cut or damaged, reads it to the cut or to the first damaged frame; the
 /// result says so.
-///
-/// # Errors
-/// The file cannot be read, is not a tape, has another version, or its head is damaged.
 pub fn read_intact(path: &Path) -> Result<Tape, TapeError> {
     let file = File::open(path)?;
     parse_tape(BufReader::with_capacity(1 << 18, file))
 }
 
 /// Does the work of [`read_intact`] for the bytes of a file.
-///
-/// # Errors
-/// The errors of [`read_intact`].
 pub fn parse_tape(input: impl Read) -> Result<Tape, TapeError> {
     let mut body = Vec::new();
     let mut frames = Reader::begin(input, KIND)?.ok_or(TapeError::NoHead(0))?;

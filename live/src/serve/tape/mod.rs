@@ -42,15 +42,14 @@ pub struct Head {
     pub max_model_len: u32,
     /// The TPOT bound that the policy saw, in seconds; infinite without a bound.
     pub slo_tpot_s: f64,
-    /// Mean host time of a step (the time in which the device runs no pass), in seconds. It includes the time for
-    /// recording the step. It was measured in the warm-up run.
+    /// Mean host time of a step, in seconds. It includes the time for recording the step. It was measured in the
+    /// warm-up run.
     pub overhead_s: f64,
 }
 
 impl Head {
-    /// Makes the head of a log (the facts known before the first step) for a run over `workload`. The caller sets
-    /// `max_model_len`, the TPOT bound and the host time afterwards; until then there is no limit, no bound and no host
-    /// time.
+    /// Makes the head of a log for a run over `workload`. The caller sets `max_model_len`, the TPOT bound and the host
+    /// time afterwards; until then there is no limit, no bound and no host time.
     pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload) -> Head {
         Head {
             policy,
@@ -115,7 +114,6 @@ pub struct Tape {
     pub end: End,
 }
 
-/// How the file of a tape ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// The file is complete: it ends with a tail, the facts known after the last step.

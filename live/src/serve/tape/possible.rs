@@ -1,5 +1,5 @@
-//! Checks that the content of a tape is possible. Checksums find damaged frames (parts of the file). This check finds
-//! undamaged frames whose content no run can write.
+//! Checks that the content of a tape is possible. Checksums find damaged frames. This check finds undamaged frames
+//! whose content no run can write.
 
 use super::{Head, Tail};
 use foretoken_sim::MAX_SPEC_LEN;

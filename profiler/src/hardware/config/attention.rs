@@ -9,11 +9,6 @@ use serde_json::Value;
 
 /// Reads a layer that attends to all earlier tokens: latent attention if the file has `kv_lora_rank`, else
 /// grouped-query attention.
-///
-/// # Errors
-/// A key that the layer needs is missing or out of range, the number of heads does not divide the hidden size, the
-/// number of KV heads does not divide the number of heads, or `attention_output_gate` is true for grouped-query
-/// attention.
 pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
     if let Some(kv_rank) = fields.size_of(&["kv_lora_rank"])? {
         // Files with latent attention have these keys, but the model does not use their values (`head_dim` is 64 in
@@ -67,9 +62,6 @@ pub fn full(fields: &Fields, family: &Family) -> Result<Attention, BadConfig> {
 }
 
 /// Reads a layer with a sliding window: each token attends to the newest `tokens` tokens only.
-///
-/// # Errors
-/// The errors of [`full`], or the layer has latent attention, for which windows are not modelled.
 pub fn windowed(fields: &Fields, family: &Family, tokens: u32) -> Result<Attention, BadConfig> {
     let layer = match family.heads {
         Heads::Alike | Heads::DeepseekV4 => full(fields, family)?,

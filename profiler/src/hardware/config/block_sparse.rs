@@ -6,10 +6,6 @@ use crate::hardware::models::Selection;
 
 /// How each of `count` layers chooses the tokens that it attends to. An entry is `None` for a layer that attends to
 /// all tokens. The result is `None` if the file has no sparse attention.
-///
-/// # Errors
-/// A key is missing or out of range, a list does not have one entry for each layer, or an indexer has a value
-/// projection (`sparse_disable_index_value` is 0), which is not modelled.
 pub fn selections(fields: &Fields, count: u32) -> Result<Option<Vec<Option<Selection>>>, BadConfig> {
     let Some(table) = fields.table("sparse_attention_config")? else { return Ok(None) };
     if table.flag("use_sparse_attention")? == Some(false) {

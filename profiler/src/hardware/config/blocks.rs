@@ -8,10 +8,6 @@ use crate::hardware::models::{Attention, FeedForward, LayerGroup};
 
 /// Reads the layers in order, each as a group with one layer. The result is `None` if the file does not list its layers
 /// by letters or names.
-///
-/// # Errors
-/// A letter or a name is not known, a key that a listed layer needs is missing or out of range, or `num_hidden_layers`
-/// is not the length of the list.
 pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>>, BadConfig> {
     let Some((key, layers)) = listed(fields, family, ["hybrid_override_pattern", "layers_block_type"])? else {
         return Ok(None);
@@ -27,9 +23,6 @@ pub fn layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>
 
 /// Reads the layers of the MTP module, each as a group with one layer. The result is `None` if the file does not list
 /// its layers by letters or names.
-///
-/// # Errors
-/// A letter or a name is not known, or a key that a listed layer needs is missing or out of range.
 pub fn mtp_layers(fields: &Fields, family: &Family) -> Result<Option<Vec<LayerGroup>>, BadConfig> {
     let key = "mtp_layers_block_type";
     let found = listed(fields, family, ["mtp_hybrid_override_pattern", key])?.map(|(_, layers)| layers);

@@ -10,13 +10,6 @@ use crate::hardware::models::{Attention, Selection};
 /// has entries that do not overlap.
 const RATIOS: [u32; 3] = [0, 4, 128];
 
-/// Reads the attention of each of `count` layers.
-///
-/// # Errors
-/// A key that the layers need is missing or out of range. The list of compression ratios does not have one entry for
-/// each layer (entries for all MTP modules may follow, or none). A ratio, or a type in `layer_types`, is not known. An
-/// MTP module has compressed KV entries. There is more than one KV head. `o_groups` does not divide the number of
-/// heads.
 pub fn layers(fields: &Fields, count: u32) -> Result<Vec<Attention>, BadConfig> {
     let ratios = match fields.numbers("compress_ratios")? {
         Some(ratios) => by_number(fields, ratios, count)?,

@@ -9,9 +9,6 @@ const KIN: [(&str, &str); 3] = [("kimi_k2", "DeepseekV3"), ("kimi_k3", "KimiLine
 
 /// Compares `architectures` with the family of `model_type`. A class that names no known family is passed over, since
 /// drafters have classes of their own.
-///
-/// # Errors
-/// A class of `architectures` is another known family's.
 pub fn check(whole: &Fields, family: &Family) -> Result<(), BadConfig> {
     for class in whole.texts("architectures")?.unwrap_or_default() {
         // `MixtralForCausalLM` is the class of `mixtral`, `Qwen3MoeForCausalLM` the class of `qwen3_moe`.

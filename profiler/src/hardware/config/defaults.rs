@@ -14,9 +14,6 @@ static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
 });
 
 /// The defaults for the decoder's object `fields` of the file `whole`; `None` if transformers has no class for it.
-///
-/// # Errors
-/// `model_type` is not a text.
 pub fn of(whole: &Fields, fields: &Fields) -> Result<Option<&'static Map<String, Value>>, BadConfig> {
     let nested = fields.text("model_type")?;
     let names = [nested, whole.text("model_type")?];

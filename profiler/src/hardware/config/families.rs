@@ -119,9 +119,6 @@ pub fn of_class(class: &str) -> Option<&'static Family> {
 }
 
 /// Checks that the decoder's object has the keys that the family needs, null included.
-///
-/// # Errors
-/// A key is missing. The error names it.
 pub fn check_needs(family: &Family, fields: &Fields) -> Result<(), BadConfig> {
     let lacks = |need: &&&str| need.split('|').all(|key| !fields.has(key));
     let missing = family.needs.iter().find(lacks).map(|need| need.split('|').next().unwrap_or(need));
@@ -129,9 +126,6 @@ pub fn check_needs(family: &Family, fields: &Fields) -> Result<(), BadConfig> {
 }
 
 /// The family that a file's `model_type` names.
-///
-/// # Errors
-/// `model_type` is missing or unknown.
 pub fn of(fields: &Fields) -> Result<&'static Family, BadConfig> {
     let known = || FAMILIES.iter().flat_map(|f| f.names).copied().collect::<Vec<_>>().join(", ");
     let Some(model_type) = fields.text("model_type")? else {

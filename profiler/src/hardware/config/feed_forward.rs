@@ -6,10 +6,6 @@ use super::fields::Fields;
 use crate::hardware::models::FeedForward;
 
 /// Reads the feed-forward block (dense or experts) of each of `count` layers, in order.
-///
-/// # Errors
-/// A width or a number of experts is missing or out of range, more experts are active than there are, or
-/// `moe_layer_freq` or `mlp_layer_types` lists another number of layers than `count` or a kind that is not known.
 pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec<FeedForward>, BadConfig> {
     let Some(mixture) = experts(fields, family)? else {
         return Ok(vec![dense(fields, family)?; count as usize]);
@@ -20,9 +16,6 @@ pub fn feed_forwards(fields: &Fields, family: &Family, count: u32) -> Result<Vec
 
 /// Reads a dense feed-forward block. Llama 4's files have one key for the block's width and another for an expert's
 /// width.
-///
-/// # Errors
-/// The width is missing or is not a whole number of at least 1.
 pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig> {
     let intermediate = match fields.size_of(&["intermediate_size_mlp", "dense_intermediate_size"])? {
         Some(width) => Some(width),
@@ -33,10 +26,6 @@ pub fn dense(fields: &Fields, family: &Family) -> Result<FeedForward, BadConfig>
 }
 
 /// The mixture of experts of a sparse layer; `None` if the model is dense.
-///
-/// # Errors
-/// The file has experts, but the number of active experts or the width of an expert is missing or out of range. More
-/// experts are active than there are. `enable_moe_block` is true, but the number of experts is missing.
 pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, BadConfig> {
     // The files of Gemma 4's dense models also have keys for experts. They set `enable_moe_block` to false.
     let enabled = fields.flag("enable_moe_block")?;

@@ -34,9 +34,6 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The whole `config.json` as an object of which no key was read yet.
-    ///
-    /// # Errors
-    /// The file's value is not a JSON object.
     pub fn of(json: &'a Value) -> Result<Fields<'a>, BadConfig> {
         let table = json.as_object().ok_or_else(|| BadConfig {
             key: "the file".into(),
@@ -123,9 +120,6 @@ impl<'a> Fields<'a> {
     }
 
     /// The nested JSON object at `key`; `None` if the key is missing.
-    ///
-    /// # Errors
-    /// The value at `key` is not a JSON object.
     pub fn table(&self, key: &str) -> Result<Option<Fields<'a>>, BadConfig> {
         match self.get(key) {
             None => Ok(None),
@@ -141,18 +135,12 @@ impl<'a> Fields<'a> {
     }
 
     /// The value at `key`, a whole number of at least 1.
-    ///
-    /// # Errors
-    /// The key is missing, or its value is not a whole number from 1 to 2³² − 1.
     pub fn size(&self, key: &str) -> Result<u32, BadConfig> {
         self.size_of(&[key])?.ok_or_else(|| self.bad(key, "missing; the shape needs it"))
     }
 
     /// The value at the first of `keys` that this JSON object has, a whole number of at least 1; `None` if it has none
     /// of the keys.
-    ///
-    /// # Errors
-    /// The value is not a whole number from 1 to 2³² − 1.
     pub fn size_of(&self, keys: &[&str]) -> Result<Option<u32>, BadConfig> {
         let Some((key, value)) = self.first(keys) else { return Ok(None) };
         match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
@@ -163,9 +151,6 @@ impl<'a> Fields<'a> {
     }
 
     /// The number of layers (`num_hidden_layers` and its other names); `None` without such a key.
-    ///
-    /// # Errors
-    /// The value is not a whole number from 1 to [`MOST_LAYERS`].
     pub fn layers(&self) -> Result<Option<u32>, BadConfig> {
         let keys = ["num_hidden_layers", "num_layers", "n_layer"];
         match self.size_of(&keys)? {
@@ -178,9 +163,6 @@ impl<'a> Fields<'a> {
     }
 
     /// The value at `key`, a whole number of at least 0; `None` if the key is missing.
-    ///
-    /// # Errors
-    /// The value is not a whole number from 0 to 2³² − 1.
     pub fn count(&self, key: &str) -> Result<Option<u32>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
@@ -190,27 +172,18 @@ impl<'a> Fields<'a> {
     }
 
     /// The value at `key`, true or false; `None` if the key is missing.
-    ///
-    /// # Errors
-    /// The value is not true or false.
     pub fn flag(&self, key: &str) -> Result<Option<bool>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not true or false")))
     }
 
     /// The string at `key`; `None` if the key is missing.
-    ///
-    /// # Errors
-    /// The value is not a string.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.as_str().map(Some).ok_or_else(|| self.bad(key, format!("{value} is not a text")))
     }
 
     /// The list of whole numbers at `key`; `None` if the key is missing.
-    ///
-    /// # Errors
-    /// The value is not a list, or an element is not a whole number of at least 0.
     pub fn numbers(&self, key: &str) -> Result<Option<Vec<u64>>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());
@@ -218,9 +191,6 @@ impl<'a> Fields<'a> {
     }
 
     /// The list of strings at `key`; `None` if the key is missing.
-    ///
-    /// # Errors
-    /// The value is not a list, or an element is not a string.
     pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, BadConfig> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());

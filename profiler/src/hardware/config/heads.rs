@@ -32,9 +32,6 @@ fn join_block(fields: &Fields, shape: &mut ModelShape) -> Result<bool, BadConfig
 }
 
 /// The object with the layers of a drafter of Speculators (`transformer_layer_config`); `None` for other files.
-///
-/// # Errors
-/// The kind of drafter is not known, or the object is missing.
 pub fn speculator<'a>(whole: &Fields<'a>) -> Result<Option<Fields<'a>>, BadConfig> {
     let key = "speculators_model_type";
     match whole.text(key)? {
@@ -53,10 +50,6 @@ pub fn speculator<'a>(whole: &Fields<'a>) -> Result<Option<Fields<'a>>, BadConfi
 /// joins three hidden states of the target, or as many as `eagle_aux_hidden_state_layer_ids` lists, and the layers read
 /// the result beside the token's embedding. The head's output matrix has `draft_vocab_size` outputs. The embedding is
 /// the target's. The keys of a drafter are at the top level of the file, or beside its layers.
-///
-/// # Errors
-/// `draft_vocab_size`, `target_hidden_size` or a key of a block drafter (`dflash_config`, `target_layer_ids`,
-/// `markov_rank`, `block_size`, `num_target_layers`) has a value of another type or out of range.
 pub fn widen<'a>(whole: &Fields<'a>, fields: &Fields<'a>, shape: &mut ModelShape) -> Result<(), BadConfig> {
     let nested = whole.given("speculators_model_type").is_some();
     let fields = if nested { whole } else { fields };
@@ -92,9 +85,6 @@ pub fn widen<'a>(whole: &Fields<'a>, fields: &Fields<'a>, shape: &mut ModelShape
 /// joins a hidden state and an embedding. The layers that the file lists for the module follow. If the file lists none,
 /// one layer like the model's last layer with attention follows. The module uses the target's embedding and output
 /// head.
-///
-/// # Errors
-/// A number of modules is not a whole number of at least 0, or a layer that is listed for the module is not known.
 pub fn mtp(fields: &Fields, family: &Family, shape: &ModelShape) -> Result<Option<ModelShape>, BadConfig> {
     let keys = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
     let mut number = 0;

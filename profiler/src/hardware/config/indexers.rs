@@ -8,10 +8,6 @@ use super::fields::Fields;
 /// `indexer_types` decides. Without this list, the letters of `index_topk_pattern` decide. Without both, the first
 /// `index_skip_topk_offset` layers (2 if the file does not say) have an indexer, and after them every
 /// `index_topk_freq`-th layer.
-///
-/// # Errors
-/// A list does not have `count` entries, a name or a letter is not known, the first layer has no indexer, or a number
-/// is out of range.
 pub fn own(fields: &Fields, count: u32) -> Result<Vec<bool>, BadConfig> {
     let every = fields.size_of(&["index_topk_freq"])?.unwrap_or(1);
     let offset = fields.count("index_skip_topk_offset")?;

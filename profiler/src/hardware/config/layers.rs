@@ -7,11 +7,6 @@ use super::{attention, bad::BadConfig, block_sparse, blocks, compressed, indexer
 use crate::hardware::models::{Attention, LayerGroup, Selection};
 
 /// Reads the model's layers in order, each as a group with one layer.
-///
-/// # Errors
-/// A key that the layers need is missing or out of range. A list of layers does not have one entry for each layer. A
-/// layer's type is not known or not modelled. The number of heads does not divide the hidden size, or the number of KV
-/// heads does not divide the number of heads.
 pub fn of(fields: &Fields, family: &Family) -> Result<Vec<LayerGroup>, BadConfig> {
     refuse(fields)?;
     if let Some(layers) = blocks::layers(fields, family)? {

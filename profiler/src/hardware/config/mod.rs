@@ -39,24 +39,17 @@ pub struct ReadConfig {
     pub shape: ModelShape,
     /// The shape of the model's MTP module as a draft model; `None`: the model has no module.
     pub mtp: Option<ModelShape>,
-    /// Warnings about features that the file gives and that the roofline (the cost model from datasheet and shape) does
-    /// not model, one sentence each.
+    /// Warnings about features that the file gives and that the roofline does not model, one sentence each.
     pub warnings: Vec<String>,
 }
 
 /// Reads the text of a `config.json`. `name` becomes the name of the shape.
-///
-/// # Errors
-/// The errors of [`read_value`], or the text is not JSON.
 pub fn read(text: &str, name: &str) -> Result<ReadConfig, BadConfig> {
     read_beside(text, None, name)
 }
 
 /// Reads the text of a `config.json`, and of the `hf_quant_config.json` beside it if there is one. The second file says
 /// how ModelOpt quantised the weights. As in vLLM, the first file's own `quantization_config` comes before it.
-///
-/// # Errors
-/// The errors of [`read_value`], or a text is not JSON.
 pub fn read_beside(text: &str, quantization: Option<&str>, name: &str) -> Result<ReadConfig, BadConfig> {
     let mut json = parsed(text, "")?;
     if let (Some(quantization), Some(config)) = (quantization, json.as_object_mut())
@@ -79,11 +72,6 @@ fn parsed(text: &str, file: &str) -> Result<Value, BadConfig> {
 }
 
 /// Reads a `config.json` that is already parsed into the JSON value `json`. `name` becomes the name of the shape.
-///
-/// # Errors
-/// The value is not a JSON object, its `model_type` is unknown or contradicts `architectures`, a key that the shape
-/// needs is missing and the family's configuration class has no default for it, a value has the wrong type, or two keys
-/// contradict each other (for example, a list of layer types is not as long as the number of layers).
 pub fn read_value(json: &Value, name: &str) -> Result<ReadConfig, BadConfig> {
     let whole = Fields::of(json)?;
     // A drafter of Speculators has its layers in a nested object, which names their family.

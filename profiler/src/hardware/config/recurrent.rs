@@ -11,10 +11,6 @@ const CONVOLUTION_BYTES: f64 = 2.0;
 
 /// Reads a layer of linear attention: Kimi's if the file has `linear_attn_config` or (GLM-5.3-Flash)
 /// `linear_num_heads`, else Qwen's.
-///
-/// # Errors
-/// A size that the layer needs is missing or is not a whole number of at least 1, or `linear_attn_config` is not a JSON
-/// object.
 pub fn layer(fields: &Fields) -> Result<Attention, BadConfig> {
     match fields.table("linear_attn_config")? {
         Some(table) => {
@@ -67,9 +63,6 @@ fn kimi_delta(
 }
 
 /// Reads a Mamba-2 layer (arXiv 2405.21060) of Nemotron-H.
-///
-/// # Errors
-/// A size that the layer needs is missing or is not a whole number of at least 1.
 pub fn mamba2(fields: &Fields) -> Result<Attention, BadConfig> {
     let size = |key: &str| fields.size(key).map(f64::from);
     let hidden = size("hidden_size")?;

@@ -42,9 +42,6 @@ pub(super) fn pairs_of(n: f64, window: Option<u32>) -> f64 {
 }
 
 /// The attention of one layer.
-///
-/// # Errors
-/// No version of the tables has the heads.
 pub(super) fn read(tables: &TableSet, heads: Heads) -> Result<Attention, Missing> {
     let Heads { heads: queries, kv_heads, dim, window, fp8 } = heads;
     let kv = if fp8 { "fp8" } else { "bfloat16" };

@@ -44,9 +44,6 @@ pub(super) fn kinds(tables: &TableSet, bits: f64, activations: f64, blocks: bool
 }
 
 /// Seconds of a block of experts by its number of tokens.
-///
-/// # Errors
-/// No version of the table has the shape.
 pub(super) fn curve(tables: &TableSet, kinds: &[&'static str], block: Block) -> Result<Curve, Missing> {
     let Block { width, inner, total, active, split, spread } = block;
     let shape = [
@@ -91,9 +88,6 @@ pub(super) fn curve(tables: &TableSet, kinds: &[&'static str], block: Block) -> 
 /// The curve, and at each size no less than Marlin kernels take. Only a few shapes were measured with Marlin. The time
 /// of the one whose experts are nearest in size is taken at as many tokens of an expert, in proportion to the weights
 /// of all experts. Where weights are read, both kernels take the same time; for prompts Marlin takes longer.
-///
-/// # Errors
-/// No version of the table has experts of this precision and split by Marlin kernels.
 pub(super) fn by_marlin(
     tables: &TableSet,
     kinds: &[&'static str],

@@ -21,9 +21,6 @@ const REPAIRS: [(&str, &str, &str, &str); 2] = [
 ];
 
 /// Adds the attention of a group of layers with its projections.
-///
-/// # Errors
-/// The engine has no times of these sizes.
 pub(super) fn add(sum: &mut Sum, shape: &ModelShape, group: &LayerGroup) -> Result<(), Missing> {
     let models::Attention::Latent { heads, query_rank, kv_rank, rope_dim, nope_dim, value_dim, selection, .. } =
         group.attention

@@ -5,7 +5,6 @@
 //! of its kernels, whose sizes follow from the model's shape. The sum is computed once, when an experiment is loaded:
 //! the simulation only interpolates.
 
-mod all_reduces;
 mod attention;
 mod curve;
 mod experts;

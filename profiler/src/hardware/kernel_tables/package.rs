@@ -57,16 +57,12 @@ pub struct TableFile {
     pub version: String,
     /// The name of the table, without `_perf.parquet`.
     pub table: String,
-    /// The file.
     pub path: PathBuf,
 }
 
 impl Package {
     /// Finds the package: in the folder `given`, in that of the variable `FORETOKEN_KERNELS`, or installed for the
     /// Python of an active environment, of the PATH, or of the user.
-    ///
-    /// # Errors
-    /// The folder that is named has no kernel times, or no folder has the package. The text names where it looked.
     pub fn find(given: Option<&str>) -> Result<Package, String> {
         let variable = env::var(VARIABLE).ok().filter(|folder| !folder.is_empty());
         let named = given.map(str::to_owned).or(variable);
@@ -115,12 +111,10 @@ impl Package {
         }
     }
 
-    /// The systems that have tables, by their names in the package.
     pub fn systems(&self) -> Vec<String> {
         names(&self.systems.join("data"))
     }
 
-    /// The tables of a system.
     pub fn tables(&self, system: &str) -> Vec<TableFile> {
         let top = self.systems.join("data").join(system);
         let mut found = Vec::new();

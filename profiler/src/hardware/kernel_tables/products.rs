@@ -48,9 +48,6 @@ impl<'a> Products<'a> {
     }
 
     /// Seconds of a product by its number of tokens: `outputs` from `inputs` numbers.
-    ///
-    /// # Errors
-    /// The table has no such precision, or lacks a size next to this one.
     pub(super) fn curve(&self, kind: &'static str, outputs: f64, inputs: f64) -> Result<Curve, Missing> {
         if !self.kinds.borrow().contains_key(kind) {
             let read = self.read(kind)?;

@@ -16,9 +16,6 @@ const HEAD_BYTES: f64 = DIM * DIM * 4.0 + 1.5 * DIM * 3.0 * 2.0;
 
 /// Adds `count` recurrent layers with their projections. The shape says the size of a state; of it, the number of heads
 /// follows, because all measured heads are alike.
-///
-/// # Errors
-/// The engine has no times of a layer of this width and number of heads.
 pub(super) fn add(
     sum: &mut Sum,
     shape: &ModelShape,

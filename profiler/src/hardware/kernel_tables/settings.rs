@@ -118,9 +118,6 @@ struct Stored {
 }
 
 /// The passes of these settings as JSON, for a results folder: it can be opened where the package is not.
-///
-/// # Errors
-/// The errors of [`KernelsSpec::check`].
 pub fn store<'a>(specs: impl IntoIterator<Item = &'a KernelsSpec>) -> Result<String, BadLatency> {
     let stored = specs.into_iter().map(|spec| {
         let (pass, provenance) = (*spec.summed()?).clone();
@@ -131,9 +128,6 @@ pub fn store<'a>(specs: impl IntoIterator<Item = &'a KernelsSpec>) -> Result<Str
 }
 
 /// Takes the passes that [`store`] wrote, in the place of the package's.
-///
-/// # Errors
-/// The text is not of this form.
 pub fn restore(text: &str) -> Result<(), String> {
     let stored: Vec<Stored> = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,26 +152,16 @@ impl KernelsSpec {
     }
 
     /// Checks the values that serde cannot check, and sums the pass.
-    ///
-    /// # Errors
-    /// The errors of [`RooflineSpec::check`]; the package is not found, has no tables of the GPU or the engine, lacks a
-    /// shape of the model, or has a broken file.
     pub fn check(&self) -> Result<(), BadLatency> {
         self.summed().map(|_| ())
     }
 
     /// Builds the latency model.
-    ///
-    /// # Errors
-    /// The errors of [`check`](KernelsSpec::check).
     pub fn build(&self) -> Result<KernelPass, BadLatency> {
         self.summed().map(|built| built.0.clone())
     }
 
     /// What the times come from.
-    ///
-    /// # Errors
-    /// The errors of [`check`](KernelsSpec::check).
     pub fn provenance(&self) -> Result<Provenance, BadLatency> {
         self.summed().map(|built| built.1.clone())
     }

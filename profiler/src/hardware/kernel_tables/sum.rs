@@ -17,10 +17,6 @@ use std::collections::BTreeSet;
 /// the choice of experts. The measured modules have the others.
 const SMALL_KERNELS_LATENT: f64 = 3.0;
 
-/// The pass of a model.
-///
-/// # Errors
-/// A kernel's shape was not measured; the text names it.
 pub(super) fn sum(tables: &TableSet, shape: &ModelShape, setup: Setup) -> Result<KernelPass, Missing> {
     let mut sum = Sum {
         tables,

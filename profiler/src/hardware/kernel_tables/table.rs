@@ -23,9 +23,6 @@ pub(super) struct Table {
 impl Table {
     /// Reads the columns `numbers` and `words` and the times of `path`. A column of `words` or `numbers` that the file
     /// lacks stays absent.
-    ///
-    /// # Errors
-    /// The file cannot be read, has no times, has an empty field, or has a time that is not above 0 and below an hour.
     pub(super) fn read(path: &Path, numbers: &[&str], words: &[&str]) -> Result<Table, String> {
         let wrong = |e: &dyn std::fmt::Display| format!("{} cannot be read: {e}", path.display());
         let file = File::open(path).map_err(|e| wrong(&e))?;

@@ -22,7 +22,6 @@ pub(super) struct TableSet<'a> {
     notes: RefCell<Vec<String>>,
 }
 
-/// A table, and the file that it was read from.
 #[derive(Clone)]
 pub(super) struct Found {
     pub(super) table: Rc<Table>,
@@ -55,9 +54,6 @@ impl<'a> TableSet<'a> {
     /// The files of a table for `engine`: the version with the most rows first, then the others, the newest first. New
     /// versions often have the shapes of a few new models only. If a release is wanted, the newest version that is not
     /// newer than it is the first, if there is one.
-    ///
-    /// # Errors
-    /// There is no such file, or one cannot be read.
     pub(super) fn files(&self, family: &str, table: &str, engine: &str) -> Result<Vec<&TableFile>, Missing> {
         let alike =
             |f: &&TableFile| (f.family.as_str(), f.table.as_str(), f.engine.as_str()) == (family, table, engine);
@@ -89,9 +85,6 @@ impl<'a> TableSet<'a> {
     }
 
     /// The points that `pick` finds in the first version of the table that has any. `what` names the shape.
-    ///
-    /// # Errors
-    /// No version has the shape, or a file is missing or broken.
     pub(super) fn first<T>(
         &self,
         (family, table): (&str, &str),
@@ -115,9 +108,6 @@ impl<'a> TableSet<'a> {
     }
 
     /// The first version of a table that has a row with this word in this column, else the first.
-    ///
-    /// # Errors
-    /// There is no such table, or a file is broken.
     pub(super) fn with_word(
         &self,
         (family, table): (&str, &str),

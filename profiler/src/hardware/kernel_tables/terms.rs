@@ -1,6 +1,5 @@
 //! The kernels of a pass, as they are collected layer by layer.
 
-use super::all_reduces;
 use super::attention;
 use super::curve::{Curve, Grid};
 use super::products::{BF16, FP8, FP8_BLOCK, NVFP4, Products};
@@ -46,9 +45,6 @@ pub(super) struct Sum<'a> {
 }
 
 /// The package's word for the precision of a product.
-///
-/// # Errors
-/// The package has no times of weights of few bits that are multiplied in bf16.
 pub(super) fn kind(bits: f64, activations: f64, blocks: bool) -> Result<&'static str, Missing> {
     match (bits, activations) {
         (_, a) if a <= 4.0 => Ok(NVFP4),
@@ -86,7 +82,7 @@ impl Sum<'_> {
     /// Adds `count` all-reduces of a token's hidden state.
     pub(super) fn reduce(&mut self, count: f64) -> Result<(), Missing> {
         if self.setup.tensor_parallel > 1 && count > 0.0 {
-            let curve = all_reduces::curve(self.tables, self.setup.tensor_parallel)?;
+            let curve = curve(self.tables, self.setup.tensor_parallel)?;
             self.term(count, f64::from(self.shape.hidden), curve);
         }
         Ok(())
@@ -99,4 +95,26 @@ impl Sum<'_> {
             false => Err(format!("{of} {what} cannot be split evenly over {n} GPUs")),
         }
     }
+}
+
+/// Seconds of an all-reduce over `gpus` GPUs by its number of values of 16 bits. Times in a CUDA graph are taken where
+/// the table has both: engines run them so.
+pub(super) fn curve(tables: &TableSet, gpus: u32) -> Result<Curve, Missing> {
+    let what = format!("all-reduce over {gpus} GPUs");
+    let columns = ["num_gpus", "message_size"];
+    let graph =
+        tables.first(("comm", "custom_allreduce"), tables.engine, (&columns, &["kernel_source"]), &what, |table| {
+            let rows: Vec<usize> = table.rows_where(&[("num_gpus", i64::from(gpus))], &[]).collect();
+            let graph: Vec<usize> =
+                rows.iter().copied().filter(|&row| table.word("kernel_source", row).contains("graph")).collect();
+            let taken = if graph.is_empty() { &rows } else { &graph };
+            let points = taken.iter().map(|&row| (table.number("message_size", row) as f64, table.seconds(row)));
+            let curve = Curve::new(points.collect());
+            (!curve.is_empty()).then_some((curve, graph.len() < rows.len() && !graph.is_empty()))
+        });
+    let (curve, chosen) = graph?;
+    if chosen {
+        tables.note("all-reduces in a CUDA graph, not the eager ones".to_owned());
+    }
+    Ok(curve.cleaned().0)
 }

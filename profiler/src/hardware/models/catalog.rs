@@ -30,8 +30,8 @@ pub struct Entry {
     pub parameters_source: String,
     /// The sizes and bits of the model.
     pub shape: ModelShape,
-    /// Warnings about features that the model's `config.json` gives and that the roofline (the cost model from
-    /// datasheet and shape) does not model, one sentence each.
+    /// Warnings about features that the model's `config.json` gives and that the roofline does not model, one sentence
+    /// each.
     pub warnings: Vec<String>,
 }
 

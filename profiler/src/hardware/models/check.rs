@@ -6,12 +6,6 @@ use crate::hardware::bad::{BadLatency, bad};
 
 impl ModelShape {
     /// Checks the values that serde cannot check.
-    ///
-    /// # Errors
-    /// A size is 0. The query heads do not divide evenly over the key-value heads or the output groups. A layer has
-    /// both a window and a selection, or a selection without compressed entries to choose from (`ratio` 0). The number
-    /// of active experts is not from 1 to the total. A number of weights or bytes is negative or not finite. A number
-    /// of bits is not from 1 to 32. The error's key starts with `model.`.
     pub fn check(&self) -> Result<(), BadLatency> {
         let sizes = [("hidden", self.hidden), ("vocab", self.vocab), ("layers", self.num_layers())];
         if let Some((key, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {

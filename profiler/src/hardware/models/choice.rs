@@ -78,10 +78,6 @@ impl ModelChoice {
     }
 
     /// The shape (sizes and bits) of the chosen model.
-    ///
-    /// # Errors
-    /// There is no preset of this name, or a number of the shape is out of its range. A `config.json` is also an error
-    /// here: the caller must first replace it by the shape that the file describes.
     pub fn shape(&self) -> Result<Cow<'_, ModelShape>, BadLatency> {
         match self {
             ModelChoice::Preset(PresetName(name)) => match entry(name) {

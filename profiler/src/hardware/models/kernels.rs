@@ -44,7 +44,6 @@ pub struct Products {
 /// The routed experts of layers with equal numbers of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ExpertBlocks {
-    /// Number of layers.
     pub layers: f64,
     /// Number of experts in a layer.
     pub total: f64,

@@ -9,7 +9,6 @@ use serde::Serialize;
 /// exactly if all weights have 8 or 16 bits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Work {
-    /// Number of layers of the model.
     pub layers: f64,
     /// Hidden size of the model.
     pub hidden: f64,

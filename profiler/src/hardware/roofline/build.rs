@@ -1,13 +1,13 @@
 //! Builds the latency model of a roofline from its settings: the times of kernels that do not depend on a pass.
 
-use super::assumed::{ALL_REDUCE_S, BANDWIDTH, COMPUTE, LAYER_S, PARALLEL, PASS_S};
 use super::attention_times::AttentionTimes;
-use super::context_pass::ContextPass;
 use super::experts_read::ExpertsRead;
 use super::kernel_times::{ExpertTimes, KernelTimes};
+use super::pass::ContextPass;
 use super::pass::{BlockTimes, CommonTimes, Form, Roofline};
-use super::peaks::peaks;
 use super::settings::RooflineSpec;
+use super::settings::peaks;
+use super::settings::{ALL_REDUCE_S, BANDWIDTH, COMPUTE, LAYER_S, PARALLEL, PASS_S};
 use crate::hardware::bad::BadLatency;
 use crate::hardware::floors::{self, KernelFit, SMALL_KERNELS, WRITE_KERNELS, floors};
 use crate::hardware::gpus::Gpu;
@@ -15,9 +15,6 @@ use crate::hardware::models::{FlopsByBits, ModelShape, Work};
 
 impl RooflineSpec {
     /// Builds the latency model: computes all numbers of the roofline that do not depend on the pass.
-    ///
-    /// # Errors
-    /// The errors of [`check`](RooflineSpec::check).
     pub fn build(&self) -> Result<Roofline, BadLatency> {
         self.check()?;
         let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);

@@ -54,7 +54,6 @@ impl KernelTimes {
         self.products.push(ProductTimes { moved_s, computed_s, join });
     }
 
-    /// Time of a pass, seconds.
     pub(super) fn pass_s(&self, shape: PassShape) -> f64 {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
         let products = self.products.iter().map(|p| p.join.seconds(p.moved_s, p.computed_s * tokens)).sum::<f64>();

@@ -16,15 +16,12 @@
 //! `tensor_parallel` splits products or, without floors, multiplies bandwidth and peak, and adds two all-reduces a
 //! layer. In a mixture of experts a pass reads the expected number of distinct experts for its tokens.
 
-mod assumed;
 mod attention_times;
 mod build;
-mod context_pass;
 mod experts_read;
 mod kernel_times;
 mod memory;
 mod pass;
-mod peaks;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! The built roofline: computes the time of a pass from its tokens, context and query-key pairs.
 
 use super::attention_times::AttentionTimes;
-use super::context_pass::ContextPass;
 use super::experts_read::ExpertsRead;
 use super::kernel_times::KernelTimes;
 use crate::hardware::models::Blocks;
@@ -14,7 +13,6 @@ pub struct Roofline {
     pub(super) form: Form,
     /// A pass that only writes the keys and values of its tokens.
     pub(super) context: ContextPass,
-    /// Factor on the times of all passes.
     pub(super) time_factor: f64,
 }
 
@@ -98,7 +96,6 @@ impl Roofline {
 }
 
 impl CommonTimes {
-    /// Time of a pass, seconds.
     fn pass_s(&self, shape: PassShape) -> f64 {
         let tokens = shape.batched as f64;
         // With reuse, the tokens of a pass read fewer distinct experts than with independent choices. `choosers` is the
@@ -121,6 +118,27 @@ impl LatencyModel for Roofline {
 
     fn context_pass(&self, shape: PassShape) -> Time {
         Time::from_s(self.context.pass_s(shape) * self.time_factor)
+    }
+}
+
+/// The times of a pass that only writes keys and values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ContextPass {
+    /// Fixed seconds of the pass: the overheads of its layers.
+    pub(super) fixed_s: f64,
+    /// Seconds to read the weights of the joining matrix and of the projections to keys and values.
+    pub(super) bytes_s: f64,
+    /// Seconds to compute one token.
+    pub(super) token_flops_s: f64,
+}
+
+impl ContextPass {
+    /// Time of a pass over the tokens of `shape`, seconds. A pass without tokens takes no time.
+    pub(super) fn pass_s(&self, shape: PassShape) -> f64 {
+        match shape.batched {
+            0 => 0.0,
+            tokens => self.fixed_s + self.bytes_s.max(self.token_flops_s * tokens as f64),
+        }
     }
 }
 

@@ -1,12 +1,10 @@
 //! The settings of a roofline, the cost model from a GPU's datasheet and a model's shape.
 
-use super::assumed::{ALL_REDUCE_S, BANDWIDTH, COMPUTE, LAYER_S, PARALLEL, PASS_S};
 use super::experts_read;
 use super::memory::Memory;
-use super::peaks::peaks;
 use crate::hardware::bad::{BadLatency, bad};
-use crate::hardware::gpus::GpuChoice;
-use crate::hardware::models::{Experts, ModelChoice, ModelShape};
+use crate::hardware::gpus::{Gpu, GpuChoice};
+use crate::hardware::models::{Experts, FlopsByBits, ModelChoice, ModelShape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -164,9 +162,6 @@ impl RooflineSpec {
     }
 
     /// The model's shape, changed by the settings `experts`, `kv_bits` and `weight_only`.
-    ///
-    /// # Errors
-    /// There is no such preset, or a number of the shape is out of its range.
     pub fn shape(&self) -> Result<ModelShape, BadLatency> {
         let mut shape = self.model.shape()?.into_owned();
         if let Some(experts) = self.experts {
@@ -181,11 +176,6 @@ impl RooflineSpec {
     }
 
     /// Checks the values that serde cannot check.
-    ///
-    /// # Errors
-    /// The name of the GPU or the model is unknown, or a number of the GPU, the model or these settings is out of its
-    /// range. The model computes in a precision for which the GPU has no peak. `experts_read` and `expert_reuse` are
-    /// both given. The error names the setting.
     pub fn check(&self) -> Result<(), BadLatency> {
         let (gpu, shape) = (self.gpu.gpu()?, self.shape()?);
         peaks(&gpu, &shape.work().token_flops)?;
@@ -236,13 +226,31 @@ impl RooflineSpec {
     }
 
     /// The memory for KV that weights and activations leave on all GPUs together.
-    ///
-    /// # Errors
-    /// The name of the GPU or the model is unknown, or a number of the GPU or the model is out of its range.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
         let room = n * (gpu.memory_bytes * self.memory_utilization - self.activation_bytes);
         Ok(Memory::new(&work, room - work.weight_bytes, n))
     }
+}
+
+pub(super) const BANDWIDTH: f64 = 0.8;
+pub(super) const COMPUTE: f64 = 0.6;
+pub(super) const PARALLEL: f64 = 0.9;
+pub(super) const PASS_S: f64 = 300e-6;
+pub(super) const LAYER_S: f64 = 10e-6;
+pub(super) const ALL_REDUCE_S: f64 = 10e-6;
+
+/// (the GPU's peak in fp8, its peak in fp4), FLOP/s. If the GPU has no peak in a precision, the result is infinite if
+/// the model does not compute in this precision, else it is an error.
+pub(super) fn peaks(gpu: &Gpu, flops: &FlopsByBits) -> Result<[f64; 2], BadLatency> {
+    let peak = |name: &str, work: f64, peak: Option<f64>| match peak {
+        Some(peak) => Ok(peak),
+        None if work == 0.0 => Ok(f64::INFINITY),
+        None => {
+            let why = format!("has no peak in {name}, in which the model computes");
+            Err(bad("gpu", format!("{why}; weight_only = true multiplies in bf16, as engines do on such a GPU")))
+        }
+    };
+    Ok([peak("fp8", flops.fp8, gpu.fp8_flops)?, peak("fp4", flops.fp4, gpu.fp4_flops)?])
 }

@@ -14,8 +14,7 @@ use serde::Serialize;
 pub struct SeedResult {
     /// The seed of the random draws in the search's runs.
     pub seed: u64,
-    /// The fewest replicas that carry the load (serve it within the SLO). `None` if even `fleet.most_replicas` replicas
-    /// do not carry the load.
+    /// The fewest replicas that carry the load. `None` if even `fleet.most_replicas` replicas do not carry the load.
     pub replicas: Option<u32>,
     /// The latency bounds (SLO) that requests had to keep.
     pub slo: Slo,
@@ -47,7 +46,6 @@ pub struct LoadOverTime {
     pub req_s: Vec<f64>,
     /// Seconds from the load's first request to its last.
     pub span_s: f64,
-    /// Number of requests of the load.
     pub requests: u32,
     /// Number of requests whose SLO bounds count.
     pub counted: u32,
@@ -96,8 +94,7 @@ impl LoadOverTime {
     }
 }
 
-/// The fewest replicas that carry the load (serve it within the SLO) and their price, for one policy at one combination
-/// of swept values.
+/// The fewest replicas that carry the load and their price, for one policy at one combination of swept values.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyFleet {
     /// The label of the policy that the fleet's replicas run, such as `fixed-3`.
@@ -116,8 +113,8 @@ pub struct PolicyFleet {
     pub gpus_of_one: u32,
     /// Price of one GPU per hour, in the currency of `fleet.price_gpu_hour`.
     pub price_gpu_hour: f64,
-    /// The fewest replicas that carry the load (serve it within the SLO) with every seed: the largest number over
-    /// seeds. `None` if with some seed even `fleet.most_replicas` replicas do not carry the load.
+    /// The fewest replicas that carry the load with every seed: the largest number over seeds. `None` if with some seed
+    /// even `fleet.most_replicas` replicas do not carry the load.
     pub replicas: Option<u32>,
     /// The fewest replicas for each seed: mean over seeds and 95 % interval. `None` if `replicas` is `None`.
     pub over_seeds: Option<Interval>,
@@ -163,7 +160,6 @@ pub struct Alternative {
     pub at: String,
     /// The fleet as text: the policy that its replicas run and the number of replicas.
     pub what: String,
-    /// Number of replicas of the fleet.
     pub replicas: u32,
     /// Price of the fleet's GPUs per hour, in the currency of `fleet.price_gpu_hour`.
     pub cost_hour: f64,
@@ -171,14 +167,14 @@ pub struct Alternative {
     /// count if they arrive in the experiment's window or, without a window, if they are not in the warm-up at either
     /// end.
     pub kept: Interval,
-    /// 99th percentile of the counted requests' (without the warm-up) time to first token, seconds, mean over seeds;
-    /// `None` if no request finished in the run of some seed.
+    /// 99th percentile of the counted requests' time to first token, seconds, mean over seeds; `None` if no request
+    /// finished in the run of some seed.
     pub ttft_p99_s: Option<f64>,
-    /// 99th percentile of the counted requests' (without the warm-up) time per output token, seconds, mean over seeds;
-    /// `None` if the run of some seed finished no output of two tokens or more.
+    /// 99th percentile of the counted requests' time per output token, seconds, mean over seeds; `None` if the run of
+    /// some seed finished no output of two tokens or more.
     pub tpot_p99_s: Option<f64>,
-    /// Mean end-to-end latency of the counted requests (without the warm-up), seconds, mean over seeds; `None` if no
-    /// request finished in the run of some seed.
+    /// Mean end-to-end latency of the counted requests, seconds, mean over seeds; `None` if no request finished in the
+    /// run of some seed.
     pub e2e_mean_s: Option<f64>,
 }
 
@@ -240,10 +236,10 @@ pub struct FleetAnswer {
     pub fleets: Vec<PolicyFleet>,
     /// Three fleets to compare at each combination of swept values. Two fleets have the fewest replicas that any
     /// drafting policy needs, one without drafting and one with drafting. The third fleet does not draft and has one
-    /// more replica. Empty if no fleet with a drafting policy carries the load (serves it within the SLO).
+    /// more replica. Empty if no fleet with a drafting policy carries the load.
     pub ways: Vec<Alternative>,
     /// The request rate at which drafting begins or ceases to pay, for each combination of swept values at which a
-    /// fleet with a drafting policy carries the load (serves it within the SLO).
+    /// fleet with a drafting policy carries the load.
     pub crossovers: Vec<Crossover>,
     /// The recommended drafting policy and plain decoding with the host time of a measured server, for combinations of
     /// swept values at which the experiment counts no host time and drafting is recommended.

@@ -38,10 +38,10 @@ impl FleetAnswer {
         }
     }
 
-    /// The cheapest fleet that carries the load (serves it within the SLO), among fleets whose policy and router see no
-    /// hidden truth (such as which draft tokens will be accepted). If several fleets have the least price, takes the
-    /// first of these fleets that drafts and whose requests take less time than without drafting. If there is no such
-    /// fleet, takes the first of the cheapest fleets in `fleets`.
+    /// The cheapest fleet that carries the load, among fleets whose policy and router see no hidden truth (such as
+    /// which draft tokens will be accepted). If several fleets have the least price, takes the first of these fleets
+    /// that drafts and whose requests take less time than without drafting. If there is no such fleet, takes the first
+    /// of the cheapest fleets in `fleets`.
     pub(super) fn best<'a>(&self, fleets: &[&'a PolicyFleet]) -> Option<&'a PolicyFleet> {
         let able = || fleets.iter().copied().filter(|f| !f.bound && f.cost_hour.is_some());
         let least = able().filter_map(|f| f.cost_hour).reduce(f64::min)?;

@@ -2,12 +2,13 @@
 //! none: host time may turn around whether drafting needs fewer GPUs.
 
 use super::answer::{FleetAnswer, PolicyFleet};
-use super::bounds::slo;
 use super::host::{Fewest, WithHost};
 use super::plan::Question;
-use super::probe::{Probe, Trial};
+use super::probe::{Probe, probe};
 use super::search::{Next, Search};
 use crate::capacity::load::Load;
+use crate::capacity::load::slo;
+use crate::capacity::probe::Trial;
 use crate::capacity::words::swept_in_words;
 use crate::host_band::{SOURCE, counted, leaves_out};
 use crate::plan::Plan;
@@ -18,9 +19,6 @@ use std::sync::atomic::AtomicBool;
 
 /// Searches, for each combination of swept values at which no host time is counted and drafting is recommended, the
 /// fewest replicas of the recommended policy and of plain decoding with host time, with the first seed.
-///
-/// # Errors
-/// The search is interrupted.
 pub fn look(question: &Question, answer: &FleetAnswer, flag: &AtomicBool) -> Result<Vec<WithHost>> {
     let plan = &question.plan;
     let policies = plan.policies.len();
@@ -55,19 +53,20 @@ fn fewest(question: &Question, plan: &Plan, policy: usize, first: u32, flag: &At
     let variant = &plan.variants[0];
     let mut setting = Setting::new(variant, plan.seeds[0])?;
     let load = Load::whole(&mut setting, variant, &question.spec)?;
+    setting.set_replicas(1);
     let slo = slo(&mut setting, plan, flag)?;
     let most = variant.experiment.fleet.as_ref().map_or(1, |fleet| fleet.most_replicas);
     let trial = Trial { load: &load, policy: &plan.policies[policy].spec, slo, flag };
     let mut probes: Vec<Probe> = Vec::new();
     let replicas = loop {
         match (Search { first, most }).next(&probes.iter().map(Probe::tried).collect::<Vec<_>>()) {
-            Next::Try(replicas) => probes.push(trial.probe(&mut setting, replicas, load.own_rate(), false)?),
+            Next::Try(replicas) => probes.push(probe(&trial, &mut setting, replicas, load.own_rate(), false)?),
             Next::Found(replicas) => break Some(replicas),
             Next::Nothing => break None,
         }
     };
     let e2e_mean_s = match replicas {
-        Some(replicas) => trial.probe(&mut setting, replicas, load.own_rate(), true)?.latencies.map(|l| l.e2e.mean),
+        Some(replicas) => probe(&trial, &mut setting, replicas, load.own_rate(), true)?.latencies.map(|l| l.e2e.mean),
         None => None,
     };
     Ok(Fewest { replicas, e2e_mean_s })

@@ -1,7 +1,7 @@
 //! Writes the results of the search for the smallest fleet into the results folder: as JSON, as text, as a table of all
 //! tried numbers of replicas, as a figure and as an HTML page.
 
-use super::answer::{FleetAnswer, PolicyFleet};
+use super::answer::{FleetAnswer, PolicyFleet, SeedResult};
 use super::page::page;
 use super::plan::Question;
 use super::probe::Probe;
@@ -9,7 +9,7 @@ use crate::capacity::words::swept_in_words;
 use crate::cells::{FLEET_JSON, Folder, write_problem};
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{
-    FleetProbeRow, FrontierLine, FrontierPoint, FrontierWords, Key, Staged, frontier_figure, write_fleet_probes,
+    FrontierLine, FrontierPoint, FrontierWords, Key, ReportError, Staged, column, frontier_figure, write_rows,
 };
 use foretoken_sim::metrics::Slo;
 
@@ -21,11 +21,8 @@ pub const PAGE: &str = "fleet.html";
 
 /// Writes all files with the results of the search for the smallest fleet into `folder`. Writes the figure (latency
 /// against price) and the HTML page only if `figures` is true.
-///
-/// # Errors
-/// A file cannot be written, or the experiment cannot be written as TOML.
 pub fn write(answer: &FleetAnswer, question: &Question, folder: &Folder, figures: bool) -> Result<()> {
-    write_fleet_probes(&folder.path().join("fleet.parquet"), &rows(answer)).map_err(write_problem)?;
+    table(answer, folder).map_err(write_problem)?;
     if figures {
         let figure = draw(answer, question);
         if let Some(figure) = &figure {
@@ -40,35 +37,45 @@ pub fn write(answer: &FleetAnswer, question: &Question, folder: &Folder, figures
     folder.write(FLEET_JSON, json.as_bytes())
 }
 
-fn rows(answer: &FleetAnswer) -> Vec<FleetProbeRow> {
+/// Writes `fleet.parquet`, with a row per tried number of replicas.
+fn table(answer: &FleetAnswer, folder: &Folder) -> std::result::Result<(), ReportError> {
     let searches = answer.fleets.iter().flat_map(|f| f.seeds.iter().map(move |s| (f, s)));
-    let rows = searches.flat_map(|(f, s)| {
-        s.probes.iter().map(move |p| FleetProbeRow {
-            key: Key { policy: f.policy.clone(), sweep: f.sweep.clone(), seed: s.seed },
-            router: f.router.clone(),
-            replicas: p.replicas,
-            gpus: p.replicas * f.gpus_of_one,
-            cost_hour: f64::from(p.replicas * f.gpus_of_one) * f.price_gpu_hour,
-            carried: p.carried,
-            counted: [p.counted, p.kept, p.missed],
-            steady: p.steady,
-            p99_s: [
-                p.latencies.map(|l| l.ttft.p99),
-                p.latencies.and_then(|l| l.tpot).map(|q| q.p99),
-                p.latencies.map(|l| l.e2e.p99),
-            ],
-        })
-    });
-    rows.collect()
+    let rows: Vec<(&PolicyFleet, &SeedResult, &Probe)> =
+        searches.flat_map(|(f, s)| s.probes.iter().map(move |p| (f, s, p))).collect();
+    let key = |(f, s, _): &(&PolicyFleet, &SeedResult, &Probe)| Key {
+        policy: f.policy.clone(),
+        sweep: f.sweep.clone(),
+        seed: s.seed,
+    };
+    let keys: Vec<Key> = rows.iter().map(key).collect();
+    let columns = vec![
+        column("router", rows.iter().map(|(f, ..)| f.router.as_str())),
+        column("replicas", rows.iter().map(|(_, _, p)| p.replicas)),
+        column("gpus", rows.iter().map(|(f, _, p)| p.replicas * f.gpus_of_one)),
+        column("cost_hour", rows.iter().map(|(f, _, p)| cost_hour(f, p))),
+        column("carried", rows.iter().map(|(_, _, p)| p.carried)),
+        column("counted", rows.iter().map(|(_, _, p)| p.counted)),
+        column("kept", rows.iter().map(|(_, _, p)| p.kept)),
+        column("missed", rows.iter().map(|(_, _, p)| p.missed)),
+        column("steady", rows.iter().map(|(_, _, p)| p.steady)),
+        column("ttft_p99_s", rows.iter().map(|(_, _, p)| p.latencies.map(|l| l.ttft.p99))),
+        column("tpot_p99_s", rows.iter().map(|(_, _, p)| p.latencies.and_then(|l| l.tpot).map(|q| q.p99))),
+        column("e2e_p99_s", rows.iter().map(|(_, _, p)| p.latencies.map(|l| l.e2e.p99))),
+    ];
+    write_rows(&folder.path().join("fleet.parquet"), &keys, &keys.iter().collect::<Vec<_>>(), columns)
 }
 
-/// A function that reads a latency, in seconds, from a probe (a simulated run with one number of replicas).
+fn cost_hour(f: &PolicyFleet, probe: &Probe) -> f64 {
+    f64::from(probe.replicas * f.gpus_of_one) * f.price_gpu_hour
+}
+
+/// A function that reads a latency, in seconds, from a probe.
 type Read = fn(&Probe) -> Option<f64>;
 
 /// Chooses the latency (TTFT, TPOT or E2E) whose P99 over requests the figure shows. Only latencies with an SLO bound
-/// are considered. In the runs of fleets that do not carry the load (serve it within the SLO), the P99 of the chosen
-/// latency exceeds its bound by the largest factor. Without any bound, E2E is chosen. Returns (its name, how to read it
-/// from a probe, its bound in seconds).
+/// are considered. In the runs of fleets that do not carry the load, the P99 of the chosen latency exceeds its bound by
+/// the largest factor. Without any bound, E2E is chosen. Returns (its name, how to read it from a probe, its bound in
+/// seconds).
 fn shown(answer: &FleetAnswer) -> Option<(&'static str, Read, Option<f64>)> {
     let slo: Slo = answer.fleets.first()?.seeds.first()?.slo;
     let all: [(&'static str, Read, Option<f64>); 3] = [
@@ -90,10 +97,10 @@ fn draw(answer: &FleetAnswer, question: &Question) -> Option<foretoken_report::F
     let look =
         |f: &PolicyFleet| question.plan.policies.iter().find(|p| p.spec.label() == f.policy).map(|p| p.spec.look());
     let line = |f: &PolicyFleet| {
-        let points = f.seeds.first()?.probes.iter().filter_map(|p| {
-            let cost_hour = f64::from(p.replicas * f.gpus_of_one) * f.price_gpu_hour;
-            Some(FrontierPoint { cost_hour, p99_s: read(p)?, carried: p.carried })
-        });
+        let points =
+            f.seeds.first()?.probes.iter().filter_map(|p| {
+                Some(FrontierPoint { cost_hour: cost_hour(f, p), p99_s: read(p)?, carried: p.carried })
+            });
         Some(FrontierLine {
             policy: f.policy.clone(),
             at: swept_in_words(&f.sweep),

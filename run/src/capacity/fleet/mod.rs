@@ -6,7 +6,6 @@
 //! in the load's busiest window. Every number of replicas that was tried is stored.
 
 pub mod answer;
-mod bounds;
 mod headline;
 mod host;
 mod host_search;
@@ -17,5 +16,4 @@ mod probe;
 pub mod run;
 mod search;
 pub mod shards;
-mod store;
 mod words;

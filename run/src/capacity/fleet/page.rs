@@ -13,9 +13,6 @@ use foretoken_report::{Figure, Mark, spread};
 
 /// The HTML page with the results of the search for the smallest fleet. `figure`: the price of fleets against a
 /// latency; `None` if it was not drawn.
-///
-/// # Errors
-/// The experiment cannot be written as TOML.
 pub fn page(answer: &FleetAnswer, plan: &Plan, folder: &Folder, figure: Option<Figure>) -> Result<Page> {
     let mut lead = Vec::new();
     let mut said = answer.headlines.iter().cloned();

@@ -22,10 +22,6 @@ pub struct Question {
 
 /// Reads the input of a search for the smallest fleet from an experiment's TOML, `document`. Relative paths in the TOML
 /// start at `folder`.
-///
-/// # Errors
-/// The experiment is wrong; it has no `[fleet]` or no price of a GPU; its `fleet.replicas` lists kinds of replicas, so
-/// there is no single number to search; or its `fleet.scaling` changes the number of replicas during a run.
 pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
     let plan = Plan::of(document.clone(), folder)?;
     for variant in &plan.variants {
@@ -66,9 +62,8 @@ impl Question {
         fleet.and_then(|fleet| fleet.price_gpu_hour).expect("`load` refuses fleets without a price")
     }
 
-    /// The index in `alone` of the variant (combination of swept values) that belongs to variant number `variant` in
-    /// `plan`. The two variants have the same swept values, except swept settings of the fleet. 0 if there is no such
-    /// variant.
+    /// The index in `alone` of the variant that belongs to variant number `variant` in `plan`. The two variants have
+    /// the same swept values, except swept settings of the fleet. 0 if there is no such variant.
     pub fn alone_of(&self, variant: usize) -> usize {
         let choices: Vec<_> =
             self.plan.variants[variant].choices.iter().filter(|c| !c.path.starts_with("fleet.")).collect();

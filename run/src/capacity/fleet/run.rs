@@ -1,31 +1,32 @@
 //! Searches the fewest replicas for every policy. Then compares fleets with and without drafting.
 
+/// The beginning of the names of the files that store the searches.
+pub const STORED: &str = "fleet-";
 use super::answer::{Alternative, Crossover, FleetAnswer, LoadOverTime, PolicyFleet, SeedResult};
-use super::bounds::slo;
 use super::host_search;
 use super::kept::write;
 use super::plan::Question;
-use super::probe::{Probe, Trial};
+use super::probe::{Probe, Probes, probe};
 use super::search::{Next, Search};
-use super::store::{Store, StoredProbes};
 use crate::bar::Bar;
 use crate::capacity::answer::Answer;
 use crate::capacity::load::Load;
+use crate::capacity::load::slo;
+use crate::capacity::probe::Trial;
 use crate::capacity::run as one;
-use crate::capacity::store::SearchId;
+use crate::capacity::store::{SearchId, Store};
 use crate::capacity::words::swept_in_words;
-use crate::cells::{Folder, Mode, Speed, swept};
+use crate::cells::{Folder, Mode, swept};
+use crate::fleet::million_tokens;
 use crate::plan::Plan;
-use crate::price::million_tokens;
 use crate::setting::Setting;
-use crate::spec::problem::{Exit, Result};
+use crate::spec::problem::Result;
 use crate::work::Work;
 use foretoken_sim::metrics::{Interval, Range, Slo};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 /// Request rates at which fleets with and without drafting are compared, each as a multiple of the experiment's rate.
 const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
@@ -33,9 +34,6 @@ const RATES: [f64; 7] = [0.125, 0.25, 0.5, 0.7, 0.85, 1.0, 1.15];
 /// Searches the fewest replicas for every policy, on the threads of `pool`, and writes the results into the folder at
 /// `path`. Draws the figure only if `figures` is true. Continues an unfinished search if `mode` allows it. If the
 /// folder is complete already, returns it unchanged.
-///
-/// # Errors
-/// The experiment is wrong, the folder holds other results, a file cannot be written, or the search is interrupted.
 pub fn complete(
     question: &Question,
     path: PathBuf,
@@ -44,32 +42,14 @@ pub fn complete(
     pool: &ThreadPool,
     work: &Work,
 ) -> Result<Folder> {
-    let (folder, complete) = Folder::open(path, &question.plan, mode)?;
-    if complete {
-        return Ok(folder);
-    }
-    work.interrupt.keeps("every fleet that was tried is kept", "run the same command with --resume to go on");
-    let watch = work.interrupt.watch();
-    let started = Instant::now();
-    let answer = pool.install(|| run(question, &folder, work)).inspect_err(|problem| {
-        if problem.exit == Exit::BadInput {
-            folder.abandon();
-        }
-    })?;
-    drop(watch);
-    write(&answer, question, &folder, figures)?;
-    let cells = question.plan.cells() as u64;
-    let speed = Speed { cells, wall_s: started.elapsed().as_secs_f64(), ..Speed::default() };
-    folder.complete(&question.plan, &speed)?;
-    Ok(folder)
+    let search = |folder: &Folder| run(question, folder, work);
+    let write = |answer: &FleetAnswer, folder: &Folder| write(answer, question, folder, figures);
+    work.interrupt.keeps("every fleet that was tried is kept", one::GO_ON);
+    one::into_folder(&question.plan, path, mode, pool, work, search, write)
 }
 
 /// For every policy at all swept values, searches the capacity of one replica, then the fewest replicas. Then compares
 /// fleets with and without drafting. Uses the threads of the current pool.
-///
-/// # Errors
-/// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted. Results of finished
-/// runs stay stored.
 pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAnswer> {
     let plan = &question.plan;
     // Builds the requests of every variant once, with the first seed, before anything runs. So an unusable load is
@@ -78,7 +58,7 @@ pub fn run(question: &Question, folder: &Folder, work: &Work) -> Result<FleetAns
         Load::whole(&mut Setting::new(variant, plan.seeds[0])?, variant, &question.spec)?;
     }
     let alone = one::run(&question.alone, &question.spec, folder, work)?;
-    let store = Store::open(folder, &plan.digest())?;
+    let store = Store::open(folder, &plan.digest(), STORED)?;
     let bar = Bar::new(plan.cells() as u64, "fleets", &work.counts);
     let searcher = Searcher { question, alone: &alone, store, flag: work.interrupt.flag(), bar };
     let found: Vec<Result<PolicyFleet>> = pairs(plan).par_iter().map(|&(v, p)| searcher.fleet(v, p)).collect();
@@ -122,9 +102,6 @@ pub fn pairs(plan: &Plan) -> Vec<(usize, usize)> {
 
 /// Searches the fewest replicas for one policy at one combination of swept values, with all seeds, and stores every
 /// tried number of replicas. `alone` has the capacity of one replica alone.
-///
-/// # Errors
-/// The experiment is wrong, the result of a run cannot be stored, or the search is interrupted.
 pub fn search_one(
     question: &Question,
     alone: &Answer,
@@ -132,7 +109,7 @@ pub fn search_one(
     folder: &Folder,
     work: &Work,
 ) -> Result<()> {
-    let store = Store::open(folder, &question.plan.digest())?;
+    let store = Store::open(folder, &question.plan.digest(), STORED)?;
     let bar = Bar::new(question.plan.seeds.len() as u64, "fleets", &work.counts);
     let searcher = Searcher { question, alone, store, flag: work.interrupt.flag(), bar };
     searcher.fleet(variant, policy)?;
@@ -216,13 +193,13 @@ impl Searcher<'_> {
         let search = Search { first: perfect.map_or(1, |p| p.peak), most };
         let policy = &plan.policies[id.policy].spec;
         let trial = Trial { load: &load, policy, slo, flag: self.flag };
-        let mut stored = self.store.load(id);
+        let mut stored: Probes = self.store.load(id);
         let end = loop {
             let tried: Vec<_> = stored.probes.iter().map(Probe::tried).collect();
             match search.next(&tried) {
                 Next::Try(replicas) => {
                     self.bar.say(format!("{}: {replicas} replicas", policy.label()));
-                    stored.probes.push(trial.probe(&mut setting, replicas, load.own_rate(), false)?);
+                    stored.probes.push(probe(&trial, &mut setting, replicas, load.own_rate(), false)?);
                     self.store.save(id, &stored)?;
                 }
                 end => break end,
@@ -244,14 +221,13 @@ impl Searcher<'_> {
         ))
     }
 
-    /// Finds the largest tried fleet that does not carry the load (serve it within the SLO). If its run was stopped
-    /// early, repeats the run until all counted requests (without the warm-up) have ended, because the figure shows
-    /// this fleet's latency.
-    fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, stored: &mut StoredProbes) -> Result<()> {
+    /// Finds the largest tried fleet that does not carry the load. If its run was stopped early, repeats the run until
+    /// all counted requests have ended, because the figure shows this fleet's latency.
+    fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, id: SearchId, stored: &mut Probes) -> Result<()> {
         let failed = stored.probes.iter_mut().filter(|p| !p.carried).max_by_key(|p| p.replicas);
-        if let Some(probe) = failed.filter(|p| p.latencies.is_none()) {
-            let carried = probe.carried;
-            *probe = Probe { carried, ..trial.probe(setting, probe.replicas, trial.load.own_rate(), true)? };
+        if let Some(early) = failed.filter(|p| p.latencies.is_none()) {
+            let carried = early.carried;
+            *early = Probe { carried, ..probe(trial, setting, early.replicas, trial.load.own_rate(), true)? };
             self.store.save(id, stored)?;
         }
         Ok(())
@@ -270,6 +246,8 @@ impl Searcher<'_> {
         let variant = &self.plan().variants[variant];
         let mut setting = Setting::new(variant, self.plan().seeds[seed])?;
         let load = Load::whole(&mut setting, variant, &self.question.spec)?;
+        // A bound that is scaled is scaled from one replica.
+        setting.set_replicas(1);
         let slo = slo(&mut setting, self.plan(), self.flag)?;
         Ok(Prepared { setting, load, slo })
     }
@@ -282,7 +260,7 @@ impl Searcher<'_> {
     /// Takes the drafting policy with the fewest replicas, among policies that see no hidden truth (such as which draft
     /// tokens will be accepted). Compares three fleets: the fleet with this policy, as many replicas without drafting,
     /// and one more replica without drafting. Also finds the rate at which drafting begins or ceases to pay. Compares
-    /// nothing if no fleet with such a policy carries the load (serves it within the SLO).
+    /// nothing if no fleet with such a policy carries the load.
     fn compare(&self, variant: usize, fleets: &[PolicyFleet]) -> Result<Compared> {
         let policies = self.plan().policies.len();
         let fleets = &fleets[variant * policies..(variant + 1) * policies];
@@ -339,19 +317,19 @@ impl Searcher<'_> {
     }
 
     /// The result of a run with `replicas` replicas at `by` times the experiment's request rate. The run lasts until
-    /// all counted requests (without the warm-up) have ended. Returns (rate in requests per second, result). Takes a
-    /// stored result with this rate and number of replicas, or runs a new one and stores it.
+    /// all counted requests have ended. Returns (rate in requests per second, result). Takes a stored result with this
+    /// rate and number of replicas, or runs a new one and stores it.
     fn whole(&self, id: SearchId, replicas: u32, by: f64) -> Result<(f64, Probe)> {
-        let mut stored = self.store.load(id);
+        let mut stored: Probes = self.store.load(id);
         let Prepared { mut setting, load, slo } = self.prepare(id.variant, id.seed)?;
         let rate = by * load.own_rate();
-        if let Some(&(_, probe)) = stored.others.iter().find(|(r, p)| *r == rate && p.replicas == replicas) {
-            return Ok((rate, probe));
+        if let Some(&found) = stored.others.iter().find(|(r, p)| *r == rate && p.replicas == replicas) {
+            return Ok(found);
         }
-        let policy = &self.plan().policies[id.policy].spec;
-        let probe = Trial { load: &load, policy, slo, flag: self.flag }.probe(&mut setting, replicas, rate, true)?;
-        stored.others.push((rate, probe));
+        let trial = Trial { load: &load, policy: &self.plan().policies[id.policy].spec, slo, flag: self.flag };
+        let found = (rate, probe(&trial, &mut setting, replicas, rate, true)?);
+        stored.others.push(found);
         self.store.save(id, &stored)?;
-        Ok((rate, probe))
+        Ok(found)
     }
 }

@@ -1,10 +1,9 @@
-//! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load (serve it within the
-//! SLO). The search assumes only that every number of replicas above some limit carries the load.
+//! Chooses the next number of replicas to try, and finds the fewest replicas that carry the load. The search assumes
+//! only that every number of replicas above some limit carries the load.
 
-/// A number of replicas that was tried, and whether they carried the load (served it within the SLO).
+/// A number of replicas that was tried, and whether they carried the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// The number of replicas that was tried.
     pub replicas: u32,
     /// Did these replicas carry the load, that is, did enough requests keep their SLO bounds while the queue did not
     /// grow?
@@ -16,10 +15,10 @@ pub struct Tried {
 pub enum Next {
     /// The search is not finished: try this number of replicas.
     Try(u32),
-    /// The answer: the fewest replicas that carry the load (serve it within the SLO). It is above every tried number of
-    /// replicas that does not carry the load.
+    /// The answer: the fewest replicas that carry the load. It is above every tried number of replicas that does not
+    /// carry the load.
     Found(u32),
-    /// The answer: not even [`Search::most`] replicas carry the load (serve it within the SLO).
+    /// The answer: not even [`Search::most`] replicas carry the load.
     Nothing,
 }
 
@@ -52,9 +51,9 @@ impl Search {
         }
     }
 
-    /// Checks that `found` is the fewest number of replicas that carry the load (serve it within the SLO), by trying
-    /// one replica more. If `found + 1` replicas do not carry the load, the search goes on with larger numbers. If
-    /// `found` is `most`, the largest number that may be tried, there is no check.
+    /// Checks that `found` is the fewest number of replicas that carry the load, by trying one replica more. If it does
+    /// not carry the load, the search goes on with larger numbers. If `found` is `most`, the largest number that may be
+    /// tried, there is no check.
     fn check(&self, found: u32, tried: &[Tried]) -> Next {
         let is_checked = tried.iter().any(|t| t.replicas == found + 1);
         if is_checked || found == self.most { Next::Found(found) } else { Next::Try(found + 1) }
@@ -85,8 +84,8 @@ mod tests {
         assert_eq!((end, tried.last().unwrap().replicas), (Next::Nothing, 20));
     }
 
-    /// In this test, 8 replicas and 11 or more replicas carry the load (serve it within the SLO); no other number does.
-    /// The answer must be above 10, the largest number that fails.
+    /// In this test, 8 replicas and 11 or more replicas carry the load; no other number does. The answer must be above
+    /// 10, the largest number that fails.
     #[test]
     fn the_answer_is_above_every_number_that_fails() {
         let (end, _) = search(Search { first: 8, most: 64 }, |n| n == 8 || n >= 11);

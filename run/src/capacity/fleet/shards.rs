@@ -7,10 +7,10 @@
 
 use super::kept::write;
 use super::plan::{Question, load};
-use super::run::{pairs, run, search_one};
-use super::store::Store;
+use super::probe::Probes;
+use super::run::{STORED, pairs, run, search_one};
 use crate::capacity::run::run_these;
-use crate::capacity::store::SearchId;
+use crate::capacity::store::{SearchId, Store};
 use crate::cells::{EXPERIMENT, FLEET_JSON, Folder, Lock, Manifest, Marks, PROBES, Shard, Timing};
 use crate::load::read_document;
 use crate::merge::{Part, State, shared, timing};
@@ -29,30 +29,20 @@ pub fn is_here(path: &Path) -> bool {
 /// Prepares a folder for the shards of a search for the fewest replicas. Returns the folder, the number of searches
 /// (policies × combinations of swept values), the number of cells (searches × seeds), and whether the results are
 /// complete.
-///
-/// # Errors
-/// The folder cannot be made or written, or it holds other results.
 pub fn begin(question: &Question, path: &Path) -> Result<(Folder, usize, usize, bool)> {
     let (folder, complete) = Folder::join(path.to_path_buf(), &question.plan)?;
     Ok((folder, pairs(&question.plan).len(), question.plan.cells(), complete))
 }
 
-/// Continues or begins one shard (a part for one machine) of the search that the folder at `path` was prepared for.
-/// Returns the number of cells (searches × seeds) of the shard; 0 if the shard was complete before.
-///
-/// # Errors
-/// The errors of [`run_shard`], or the experiment in the folder cannot be read.
+/// Continues or begins one shard of the search that the folder at `path` was prepared for. Returns the number of cells
+/// (searches × seeds) of the shard; 0 if the shard was complete before.
 pub fn go_on(path: &Path, shard: Shard, pool: &ThreadPool, work: &Work) -> Result<usize> {
     run_shard(&question_of(&Folder::at(path.to_path_buf()))?, path, shard, true, pool, work)
 }
 
-/// Runs one shard (a part for one machine) of a search for the fewest replicas in the folder at `path`. If `goes_on` is
-/// true, the call may continue a shard that was begun before. Returns the number of cells (searches × seeds) of the
-/// shard; 0 if the shard was complete before.
-///
-/// # Errors
-/// The folder or the shard is not usable (see [`Marks::begin`]); the experiment is wrong; the result of a run cannot be
-/// stored; or the search is interrupted.
+/// Runs one shard of a search for the fewest replicas in the folder at `path`. If `goes_on` is true, the call may
+/// continue a shard that was begun before. Returns the number of cells (searches × seeds) of the shard; 0 if the shard
+/// was complete before.
 pub fn run_shard(
     question: &Question,
     path: &Path,
@@ -72,7 +62,7 @@ pub fn run_shard(
         let message = format!("{} holds shards of `foretoken run`", path.display());
         return Err(Problem::bad_input(message).help("choose another folder with -o"));
     }
-    let store = Store::open(&folder, &manifest.digest)?;
+    let store = Store::open(&folder, &manifest.digest, STORED)?;
     let own: Vec<(usize, usize)> = of_shard(question, shard);
     let seeds = plan.seeds.len();
     let whole = own.iter().all(|&pair| ended(&store, pair, seeds) == seeds);
@@ -109,14 +99,11 @@ fn of_shard(question: &Question, shard: Shard) -> Vec<(usize, usize)> {
 
 /// Number of seeds with which the search for one variant and policy, given by their indices, has ended.
 fn ended(store: &Store, (variant, policy): (usize, usize), seeds: usize) -> usize {
-    (0..seeds).filter(|&seed| store.load(SearchId { variant, policy, seed }).ended).count()
+    (0..seeds).filter(|&seed| store.load::<Probes>(SearchId { variant, policy, seed }).ended).count()
 }
 
-/// The progress of the search for the fewest replicas that shards (parts for several machines) share in the folder at
-/// `path`. A cell is the search of one policy at one combination of swept values with one seed.
-///
-/// # Errors
-/// The folder holds no shards, or shards of different searches.
+/// The progress of the search for the fewest replicas that shards share in the folder at `path`. A cell is the search
+/// of one policy at one combination of swept values with one seed.
 pub fn state(path: &Path) -> Result<State> {
     let (folder, manifest) = shared(path)?;
     progress(&question_of(&folder)?, &folder, &manifest)
@@ -129,7 +116,7 @@ fn question_of(folder: &Folder) -> Result<Question> {
 
 fn progress(question: &Question, folder: &Folder, manifest: &Manifest) -> Result<State> {
     let (of, marks) = Marks::of(folder)?.agree(manifest)?;
-    let store = Store::open(folder, &manifest.digest)?;
+    let store = Store::open(folder, &manifest.digest, STORED)?;
     let seeds = question.plan.seeds.len();
     let part = |shard: Shard| {
         let own = of_shard(question, shard);
@@ -159,11 +146,7 @@ pub enum Merged {
 }
 
 /// Makes complete results from the shards in the folder at `path`. The results equal the results of a search on one
-/// machine, except the run time in the manifest (the list of the folder's files).
-///
-/// # Errors
-/// The folder holds no shards, or shards of different searches; another merge is running; a trace is missing or
-/// changed; a file cannot be written; or the merge is interrupted.
+/// machine, except the run time in the manifest.
 pub fn merge(path: &Path, figures: bool, pool: &ThreadPool, work: &Work) -> Result<Merged> {
     if Manifest::read(path)?.complete {
         let folder = Folder::at(path.to_path_buf());

@@ -1,5 +1,4 @@
-//! Stores the probes (runs with one number of replicas each) of a search on disk as soon as each ends, so that an
-//! interrupted search can continue.
+//! Stores the probes of a search on disk as soon as each ends, so that an interrupted search can continue.
 
 use super::probe::Probe;
 use crate::capacity::store::SearchId;
@@ -32,9 +31,6 @@ pub struct StoredProbes {
 
 impl Store {
     /// Opens the store of tried numbers of replicas in a results folder. `plan` is the digest of the experiment's plan.
-    ///
-    /// # Errors
-    /// The folder cannot be made.
     pub fn open(results: &Folder, plan: &str) -> Result<Store> {
         let folder = results.path().join(PROBES);
         std::fs::create_dir_all(&folder)
@@ -46,18 +42,15 @@ impl Store {
         self.folder.join(format!("fleet-v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
     }
 
-    /// The stored runs of the search `id`. Empty if the file is missing, is damaged, or was written for a plan (list of
-    /// all runs) with another digest.
+    /// The stored runs of the search `id`. Empty if the file is missing, is damaged, or was written for a plan with
+    /// another digest.
     pub fn load(&self, id: SearchId) -> StoredProbes {
         let stored =
             std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<StoredProbes>(&bytes).ok());
         stored.filter(|stored| stored.plan == self.plan).unwrap_or_default()
     }
 
-    /// Writes all runs of the search `id` (one policy with one seed at one combination of swept values).
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Writes all runs of the search `id`.
     pub fn save(&self, id: SearchId, probes: &StoredProbes) -> Result<()> {
         let stored = StoredProbes { plan: self.plan.clone(), ..probes.clone() };
         let bytes = serde_json::to_vec(&stored).expect("plain data always serialises");

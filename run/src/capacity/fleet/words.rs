@@ -4,27 +4,15 @@
 use super::answer::{Crossover, FleetAnswer, LoadOverTime, PolicyFleet};
 use super::host::WithHost;
 use crate::capacity::answer::marks;
-use crate::capacity::words::{digits, swept_in_words, trimmed};
+use crate::capacity::words::{bounds_in_words, by_swept_values, digits, trimmed};
 use comfy_table::Table;
 use foretoken_report::{Mark, spread};
-use foretoken_sim::metrics::Slo;
 use std::fmt::Write;
 
 impl FleetAnswer {
     /// The question of the fleet search as text, such as `99 % of requests keep TPOT within 50 ms`.
     pub fn question(&self) -> String {
-        let bounds =
-            [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
-        let slos = || self.fleets.iter().flat_map(|f| &f.seeds).map(|s| s.slo);
-        let bound = |(name, of): (&str, fn(&Slo) -> Option<f64>)| {
-            let (least, most) =
-                slos().filter_map(|slo| of(&slo)).fold((f64::INFINITY, 0.0f64), |(l, m), s| (l.min(s), m.max(s)));
-            let [from, to] = [least, most].map(|s| trimmed(1e3 * s));
-            let words = if from == to { to } else { format!("{from} to {to}") };
-            least.is_finite().then(|| format!("{name} within {words} ms"))
-        };
-        let bounds: Vec<String> = bounds.into_iter().filter_map(bound).collect();
-        let kept = if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") };
+        let kept = bounds_in_words(self.fleets.iter().flat_map(|f| &f.seeds).map(|s| s.slo));
         format!("{} % of requests keep {kept}", trimmed(100.0 * self.share))
     }
 
@@ -140,15 +128,7 @@ impl FleetAnswer {
 
     /// The fleets at each combination of swept values, with the values as text.
     pub fn at_each_value(&self) -> Vec<(String, Vec<&PolicyFleet>)> {
-        let mut groups: Vec<(String, Vec<&PolicyFleet>)> = Vec::new();
-        for f in &self.fleets {
-            let at = swept_in_words(&f.sweep);
-            match groups.iter_mut().find(|(value, _)| *value == at) {
-                Some((_, group)) => group.push(f),
-                None => groups.push((at, vec![f])),
-            }
-        }
-        groups
+        by_swept_values(&self.fleets, |f| &f.sweep)
     }
 
     fn ways_table(&self) -> Table {
@@ -213,8 +193,7 @@ fn plain_table() -> Table {
     table
 }
 
-/// The key by which fleets are sorted: the price per hour; infinite if no tried fleet carries the load (serves it
-/// within the SLO).
+/// The key by which fleets are sorted: the price per hour; infinite if no tried fleet carries the load.
 fn rank(f: &PolicyFleet) -> f64 {
     f.cost_hour.unwrap_or(f64::INFINITY)
 }

@@ -41,9 +41,6 @@ struct Source {
 
 impl Document {
     /// Parses the TOML text `text`. `name` is the text's name in error messages, such as its path.
-    ///
-    /// # Errors
-    /// The text is not valid TOML. The error points at the place.
     pub fn parse(name: &str, text: &str) -> Result<Document> {
         let text = leak(text);
         let table = DeTable::parse(text).map_err(|e| {
@@ -66,9 +63,6 @@ impl Document {
     }
 
     /// Turns the document's tree of values into a value of the type `T`.
-    ///
-    /// # Errors
-    /// A key is missing or unknown, or a value has another type or is refused by `T`. The error points at the place.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
         self.read_knowing(|_| Vec::new())
     }
@@ -76,9 +70,6 @@ impl Document {
     /// Turns the document's tree of values into a value of the type `T`, with hints for the user. `settings_of(name)`
     /// lists the keys of the table called `name`. If another kind of value stands where this table should be, the error
     /// lists these keys.
-    ///
-    /// # Errors
-    /// A key is missing or unknown, or a value has another type or is refused by `T`. The error points at the place.
     pub fn read_knowing<T: DeserializeOwned>(&self, settings_of: impl Fn(&str) -> Vec<String>) -> Result<T> {
         T::deserialize(self.root.clone().into_deserializer()).map_err(|e| {
             let (what, help) =

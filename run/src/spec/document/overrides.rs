@@ -14,10 +14,6 @@ const DEEPEST: usize = 64;
 
 impl Document {
     /// Applies one `path=value` argument. The value is TOML. A word without quotes is taken as a string.
-    ///
-    /// # Errors
-    /// The argument has no `=`, no path, more than 64 steps in its path, or no value; the value is not valid TOML; or
-    /// the path leads into a value that is not a table, or past the end of a list.
     pub fn set(&mut self, argument: &str) -> Result<()> {
         let name = format!("{SET}{argument}");
         let wanted = "write --set path.to.key=value, for example --set engine.max_num_seqs=64";
@@ -61,9 +57,6 @@ impl Document {
 impl Document {
     /// Sets the value at `path` to the TOML value `text`. Adds tables and keys of the path that are missing. `name` is
     /// the name of `text` in error messages.
-    ///
-    /// # Errors
-    /// `text` is not a TOML value, or `path` leads into a value that is not a table, or past the end of a list.
     pub fn replace(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;
         let whole = node.span();
@@ -73,9 +66,6 @@ impl Document {
     /// Merges `settings` into the table at `path`, key by key; the values of `settings` win. If a setting is one of
     /// several choices, written as a table with one key such as `{ linear = { ... } }`, another choice replaces it and
     /// is not merged with it. `name` is the name of `settings` in error messages.
-    ///
-    /// # Errors
-    /// `path` leads into a value that is not a table.
     pub fn overlay(&mut self, path: &Path, name: &str, settings: &toml::Table) -> Result<()> {
         for (key, value) in settings {
             let at = path.key(key);
@@ -102,9 +92,6 @@ impl Document {
 
     /// Appends the TOML value `text` to the list at `path`, which must exist. If the value at `path` is not a list,
     /// nothing is appended. `name` is the name of `text` in error messages.
-    ///
-    /// # Errors
-    /// `text` is not a TOML value.
     pub fn append(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;
         if let DeValue::Array(items) = self.get_mut(path).get_mut() {

@@ -13,7 +13,7 @@ use toml::de::{DeArray, DeValue};
 /// Most combinations of swept values. A larger number is an error, because it is probably a mistake.
 const MAX_VARIANTS: usize = 10_000;
 
-/// A swept setting, and the value that it has in one variant (combination of swept values).
+/// A swept setting, and the value that it has in one variant.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Choice {
     /// Path of the swept setting.
@@ -32,15 +32,14 @@ pub struct Choice {
 /// One of the documents that sweeps make: one combination of swept values.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// For each sweep the value that it has in this variant (combination of swept values), the sweep that varies
-    /// slowest first.
+    /// For each sweep the value that it has in this variant, the sweep that varies slowest first.
     pub choices: Vec<Choice>,
     /// The experiment file with the swept values of this variant in place of the sweeps.
     pub picked: Picked,
 }
 
-/// The document of a variant (combination of swept values): the document that all variants share, and this variant's
-/// swept values. A whole document per variant would take hundreds of megabytes if there are thousands of variants.
+/// The document of a variant: the document that all variants share, and this variant's swept values. A whole document
+/// per variant would take hundreds of megabytes if there are thousands of variants.
 #[derive(Clone, Debug)]
 pub struct Picked {
     shared: Arc<Document>,
@@ -48,7 +47,7 @@ pub struct Picked {
 }
 
 impl Picked {
-    /// The document with every sweep replaced by the value that it has in this variant (combination of swept values).
+    /// The document with every sweep replaced by the value that it has in this variant.
     pub fn document(&self) -> Document {
         let mut document = Document::clone(&self.shared);
         self.picks.iter().for_each(|(path, value)| *document.get_mut(path) = value.clone());
@@ -66,10 +65,6 @@ impl Document {
     /// One variant for each combination of swept values. A document without sweeps gives one variant, the document
     /// itself. An element of the array `list` that has sweeps becomes several elements. The top-level keys in `fixed`
     /// must not be swept.
-    ///
-    /// # Errors
-    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a key of
-    /// `fixed` is swept; `sweep_order` names a missing path or a path twice; or the sweeps make too many combinations.
     pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
         self.expand_list(list)?;
         let order = self.sweep_order()?;
@@ -81,10 +76,6 @@ impl Document {
 
     /// (path, value) of every sweep that is not inside another sweep, as plain TOML. The sweep that varies slowest
     /// comes first. Sweeps below the top-level keys in `except` are left out.
-    ///
-    /// # Errors
-    /// A sweep is empty, is not a list, has a value twice, holds another sweep or has other keys beside it; a value
-    /// cannot be read; or `sweep_order` names a missing path or a path twice.
     pub fn sweeps(&self, except: &[&str]) -> Result<Vec<(Path, toml::Value)>> {
         let mut rest = self.clone();
         if let DeValue::Table(top) = rest.root.get_mut() {

@@ -1,13 +1,12 @@
-//! The quantities that a claim (a paper's statement with its number) may be about. There is one type for each kind of
-//! quantity. A quantity is computed over the variants (combinations of swept values) that `at` picks. The crate
-//! `foretoken-run` computes it.
+//! The quantities that a claim may be about. There is one type for each kind of quantity. A quantity is computed over
+//! the variants that `at` picks. The crate `foretoken-run` computes it.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Values of swept settings, by path. They pick the variants (combinations of swept values) whose runs count for a
-/// claim. If a swept value is a table, its index in the sweep, from 0, stands for it.
+/// Values of swept settings, by path. They pick the variants whose runs count for a claim. If a swept value is a table,
+/// its index in the sweep, from 0, stands for it.
 pub type At = BTreeMap<String, toml::Value>;
 
 /// The quantity that is measured for a claim of a paper or a question.

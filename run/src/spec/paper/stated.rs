@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub enum Stated {
     /// The paper has only a figure, without a number or a statement to compare with.
     FigureOnly,
-    /// The paper states a number.
     Number(f64),
     /// The paper states a range: from one number to another. An infinite number stands for an open end.
     Range(f64, f64),

@@ -17,8 +17,7 @@ use serde::Serialize;
 /// based.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// Where the results come from: observed, or simulated, with or without a calibration (costs fitted to observed
-    /// runs).
+    /// Where the results come from: observed, or simulated, with or without a calibration.
     pub source: &'static str,
     /// The observed server, or the models and hardware, that the advice is for.
     pub subject: Subject,
@@ -109,9 +108,6 @@ impl Advice {
     }
 
     /// Returns an error, with which the program exits, if a measured run contradicts the advice.
-    ///
-    /// # Errors
-    /// A measured run was faster than what is advised, and the simulation does not say so.
     pub fn judge(&self) -> Result<()> {
         let Some(first) = self.contradicting.first() else { return Ok(()) };
         let what = first.in_words();

@@ -42,11 +42,11 @@ pub struct AtLoad {
     /// Gain of the advised candidate policy over the policy that the server runs now, as a share of the present cost
     /// (such as mean E2E).
     pub advised_gain: Option<Gain>,
-    /// The overload (how far the server falls behind the arrivals) with the candidate policy of least cost. `None` if
-    /// the server keeps up with the arrivals with some candidate.
+    /// The overload with the candidate policy of least cost. `None` if the server keeps up with the arrivals with some
+    /// candidate.
     pub overload: Option<Overload>,
-    /// The overload (how far the server falls behind the arrivals) with the policy that the server runs now. `None`
-    /// if the server keeps up with the arrivals with this policy.
+    /// The overload with the policy that the server runs now. `None` if the server keeps up with the arrivals with this
+    /// policy.
     pub now_overload: Option<Overload>,
     /// All candidate policies with their results at this load, in the order in which they were simulated.
     pub candidates: Vec<Candidate>,
@@ -54,13 +54,10 @@ pub struct AtLoad {
 
 impl AtLoad {
     /// Simulates the candidate policies at a load.
-    ///
-    /// # Errors
-    /// A candidate cannot be simulated, or the user interrupts.
     pub fn of(
         ask: &Question,
         load: &AskedLoad,
-        plan: &mut Plan,
+        plan: &Plan,
         specs: &[PolicySpec],
         interrupt: &AtomicBool,
     ) -> Result<AtLoad> {

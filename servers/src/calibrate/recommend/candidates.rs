@@ -101,13 +101,13 @@ pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
 /// Simulates each candidate policy with every seed. The seed also draws the uncertain values of the calibration
 /// `known`.
 pub fn evaluate(
-    plan: &mut Plan,
+    plan: &Plan,
     specs: &[PolicySpec],
     objective: Objective,
     known: Option<&Known>,
     interrupt: &AtomicBool,
 ) -> Result<Vec<Candidate>> {
-    let variant = &mut plan.variants[0];
+    let variant = &plan.variants[0];
     let settings = plan.seeds.iter().map(|&seed| setting(variant, seed, known)).collect::<Result<Vec<_>>>()?;
     let scaled = variant.experiment.slo.adaspec_scale.is_some() && objective.of == Goal::Slo;
     let bounds = settings.iter().map(|setting| match scaled {

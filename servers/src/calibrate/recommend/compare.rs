@@ -38,13 +38,9 @@ pub struct Compared {
 /// Simulates every candidate policy at every load of the question, on the same requests and the same luck. `quick`
 /// are the numbers of clients of a table by batch size that is made with the first seed alone. `None`: the table has 1,
 /// 2, 4, … clients up to `max_num_seqs`, and all seeds.
-///
-/// # Errors
-/// The experiment cannot be loaded or promises nothing although promises are asked about, a candidate cannot be
-/// simulated, or the user interrupts.
 pub fn compare(ask: &Question, quick: Option<&[u32]>, interrupt: &AtomicBool) -> Result<Compared> {
     let asked = ask.loads();
-    let mut plans = asked.iter().map(|load| ask.plan(load)).collect::<Result<Vec<Plan>>>()?;
+    let plans = asked.iter().map(|load| ask.plan(load)).collect::<Result<Vec<Plan>>>()?;
     let experiment = &plans[0].variants[0].experiment;
     if ask.objective.of == Goal::Slo && experiment.slo == SloSpec::default() {
         return Err(Problem::bad_input(
@@ -54,19 +50,19 @@ pub fn compare(ask: &Question, quick: Option<&[u32]>, interrupt: &AtomicBool) ->
     }
     let typical = typical(&asked);
     let every: Vec<u32> = doubling(plans[typical].variants[0].experiment.engine.max_num_seqs).collect();
-    let mut for_table = ask.plan(&asked[typical])?;
+    let mut for_table = plans[typical].clone();
     if quick.is_some() {
         for_table.seeds.truncate(1);
     }
     let table = Table::find(for_table, &ask.file, quick.unwrap_or(&every), interrupt)?;
     let specs = candidates::specs(&plans[typical], ask, &table.ranges);
     let mut at_loads = Vec::new();
-    for (load, plan) in asked.iter().zip(&mut plans) {
+    for (load, plan) in asked.iter().zip(&plans) {
         at_loads.push(AtLoad::of(ask, load, plan, &specs, interrupt)?);
     }
     let error = ask.known.as_ref().map_or(0.0, |k| k.between_runs);
     let found = decide(ask, &at_loads, error);
-    let with_host = host::with_host(ask, &asked, &specs, &found, error, interrupt)?;
+    let with_host = host::with_host(ask, asked.iter().zip(&plans), &specs, &found, error, interrupt)?;
     Ok(Compared { asked, plans, typical, table, specs, at_loads, found, with_host, error })
 }
 

@@ -41,18 +41,12 @@ fn without_folders(text: &str) -> String {
 }
 
 /// Checks that the recommendation may be written to the folder, before anything is simulated.
-///
-/// # Errors
-/// The folder holds something else, or a recommendation and `overwrite` is false.
 pub fn check(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, ADVICE, "a recommendation", overwrite)
 }
 
 /// Writes the recommendation into a folder. The folder must be new or empty, or hold a recommendation if `overwrite` is
 /// true.
-///
-/// # Errors
-/// The folder holds something else, or cannot be written.
 pub fn write(advice: &Advice, folder: &Path, overwrite: bool) -> Result<()> {
     check(folder, overwrite)?;
     let advice = &portable(advice);

@@ -8,30 +8,28 @@ use super::decide::{Decision, decide};
 use super::question::{AskedLoad, Question};
 use foretoken_policies::PolicySpec;
 use foretoken_run::host_band::{SOURCE, is_left_out, measured};
+use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::Result;
 use std::sync::atomic::AtomicBool;
 
 /// The advice if the host time of a measured server is added to the simulation; `None` if the experiment has host time,
 /// or measured costs.
-///
-/// # Errors
-/// A candidate cannot be simulated, or the user interrupts.
-pub fn with_host(
+pub fn with_host<'a>(
     ask: &Question,
-    asked: &[AskedLoad],
+    asked: impl Iterator<Item = (&'a AskedLoad, &'a Plan)>,
     specs: &[PolicySpec],
     found: &Decision,
     error: f64,
     interrupt: &AtomicBool,
 ) -> Result<Option<WithHost>> {
     let mut at_loads = Vec::new();
-    for load in asked {
-        let mut plan = ask.plan(load)?;
-        if !is_left_out(&plan) {
+    for (load, plan) in asked {
+        if !is_left_out(plan) {
             return Ok(None);
         }
+        let mut plan = plan.clone();
         plan.variants[0].experiment.engine.host = measured();
-        at_loads.push(AtLoad::of(ask, load, &mut plan, specs, interrupt)?);
+        at_loads.push(AtLoad::of(ask, load, &plan, specs, interrupt)?);
     }
     let other = decide(ask, &at_loads, error);
     let name = |d: &Decision| d.best.map(|at| at_loads[0].candidates[at].name.clone());

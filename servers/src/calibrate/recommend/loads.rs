@@ -2,11 +2,12 @@
 
 use super::gain::Gain;
 use super::names::name_of;
-use super::question::{AskedLoad, Question, fill, without_instants};
+use super::question::{Question, fill, without_instants};
 use crate::calibrate::loads::mean_rate;
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
+use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::Arrivals;
@@ -51,12 +52,8 @@ const SHARES: [f64; 8] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0];
 
 /// Simulates drafting, plain decoding and the server's policy at several request rates. The arrival times of an open
 /// load are scaled; the requests of a closed loop arrive as a Poisson process.
-///
-/// # Errors
-/// A load cannot be simulated, or the user interrupts.
-pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt: &AtomicBool) -> Result<Loads> {
+pub fn sweep(ask: &Question, mut plan: Plan, drafting: &PolicySpec, interrupt: &AtomicBool) -> Result<Loads> {
     let plain = with_defaults("autoregressive").expect("the registry has the baseline");
-    let mut plan = ask.plan(load)?;
     let seeds = plan.seeds.clone();
     let own = Setting::new(&plan.variants[0], seeds[0])?;
     let workload = plan.variants[0].experiment.workload.clone();

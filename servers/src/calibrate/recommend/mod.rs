@@ -56,9 +56,6 @@ use std::sync::atomic::AtomicBool;
 
 /// Simulates the candidate policies for the question `ask` and gives advice. If the calibration lacks data for advice,
 /// the answer says what to observe next.
-///
-/// # Errors
-/// The experiment cannot be loaded, a candidate cannot be simulated, or the user interrupts.
 pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if let Some((why, next)) = ask.known.as_ref().and_then(Known::cannot_say) {
         let runs: Vec<SeenRun> = ask.loads().iter().flat_map(AskedLoad::runs).cloned().collect();
@@ -125,13 +122,13 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         with_host,
         break_even: break_even::at_batches(
             &table,
-            ask.plan(&asked[typical])?,
+            plans[typical].clone(),
             &ask.file,
             candidates[single].longest,
             candidates,
             interrupt,
         )?,
-        loads: Some(loads::sweep(ask, &asked[typical], &specs[drafting], interrupt)?),
+        loads: Some(loads::sweep(ask, plans[typical].clone(), &specs[drafting], interrupt)?),
         starts,
         paste,
         lacks,

@@ -6,9 +6,9 @@ use super::answer::Verdict;
 use super::at_load::AtLoad;
 use super::gain::Gain;
 use super::names::table_in_words;
-use super::words::{DRAFTER_LOADED, IN_CLOSED_LOOPS, gain, pays, percent};
+use super::words::{DRAFTER_LOADED, IN_CLOSED_LOOPS, gain, pays};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
-use foretoken_report::{GainAt, gain_figure};
+use foretoken_report::{GainAt, gain_figure, percent};
 
 /// Makes the HTML page of the recommendation `a`.
 pub fn page(a: &Advice) -> Page {

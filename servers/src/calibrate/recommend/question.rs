@@ -74,9 +74,6 @@ impl Question {
     }
 
     /// The plan of the question's experiment, with the values that `sets` replaces.
-    ///
-    /// # Errors
-    /// The text is no experiment, or an override is wrong.
     pub fn experiment(&self) -> Result<Plan> {
         let folder = self.file.parent().unwrap_or(FilePath::new(""));
         Plan::of_text(&self.file.display().to_string(), &self.text, &self.sets, folder)

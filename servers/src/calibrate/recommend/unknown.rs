@@ -23,14 +23,11 @@ const DEEPER: f64 = 0.1;
 
 /// Makes the setting (requests, server and SLO bounds) of an experiment's variant for `seed`. The seed also draws the
 /// uncertain values (such as acceptance rates) of the calibration `known`.
-///
-/// # Errors
-/// The setting cannot be built.
-pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Result<Setting> {
+pub fn setting(variant: &Variant, seed: u64, known: Option<&Known>) -> Result<Setting> {
     let Some(known) = known else { return Setting::new(variant, seed) };
     let luck = Luck::new(seed, Stream::Noise, u64::MAX);
-    let e = &mut variant.experiment;
-    let (hardware, source, host) = (e.hardware.clone(), e.acceptance.source.clone(), e.engine.host);
+    let mut drawn = variant.clone();
+    let e = &mut drawn.experiment;
     if let Rates::ByDepth { rates } = &mut e.acceptance.source {
         *rates = drawn_rates(rates, known, &luck);
     }
@@ -38,10 +35,7 @@ pub fn setting(variant: &mut Variant, seed: u64, known: Option<&Known>) -> Resul
     if let Some(factors) = factors {
         multiply(e, factors);
     }
-    let made = Setting::new(variant, seed);
-    let e = &mut variant.experiment;
-    (e.hardware, e.acceptance.source, e.engine.host) = (hardware, source, host);
-    made
+    Setting::new(&drawn, seed)
 }
 
 /// The acceptance rates `rates` with random errors added. The more rounds reached the position of a rate, the smaller

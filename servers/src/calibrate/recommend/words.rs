@@ -6,7 +6,7 @@ use super::at_load::AtLoad;
 use super::break_even::BreakEven;
 use super::gain::Gain;
 use super::names::table_in_words;
-use foretoken_report::{plain_table, table_lines};
+use foretoken_report::{percent, plain_table, table_lines};
 use std::fmt::Write;
 
 /// A text that says what the break-even shares of accepted draft tokens compare: closed loops with as many clients as
@@ -14,10 +14,6 @@ use std::fmt::Write;
 pub const IN_CLOSED_LOOPS: &str = "a closed loop of as many clients ties with plain decoding without a loaded drafter";
 /// A text that says that the table of draft lengths by batch size is for a server with a loaded drafter.
 pub const DRAFTER_LOADED: &str = "the drafter loaded, so that its passes over prompts cost at K = 0 as well";
-
-pub(super) fn percent(x: f64) -> String {
-    format!("{:.1} %", 100.0 * x)
-}
 
 /// A gain as text, such as `1.97× [1.92, 2.02]`: how many times as fast, with the 95 % interval over seeds.
 pub(super) fn gain(g: Gain) -> String {

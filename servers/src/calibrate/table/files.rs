@@ -21,9 +21,6 @@ use std::path::Path;
 impl TableCalibration {
     /// Writes the calibration from a table of benchmark results into a folder. The folder must be new or empty, or hold
     /// a calibration if `overwrite` is true.
-    ///
-    /// # Errors
-    /// The folder holds something else, or cannot be written.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         let _alone = ready(folder, overwrite)?;
         put(folder, PROFILE, self.profile().to_toml())?;

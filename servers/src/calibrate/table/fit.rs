@@ -1,5 +1,5 @@
-//! Fits costs of passes and of the host to a table of benchmark results, by simulating the table's rows. A row (also
-//! called cell) has the results of one draft length at one load. The set of costs is called the law.
+//! Fits costs of passes and of the host to a table of benchmark results, by simulating the table's rows. A row has the
+//! results of one draft length at one load. The set of costs is called the law.
 //!
 //! In a closed loop the order of steps does not depend on their costs, so the time per token of a row is linear in
 //! each cost. A simulation with one cost changed gives the slope of the results in this cost. The fitted costs are
@@ -333,9 +333,6 @@ pub struct Fit {
 
 impl Fit {
     /// The linear model, at the fitted costs, of the results of the rows `cells`, for example of held-out rows.
-    ///
-    /// # Errors
-    /// A row cannot be simulated, or the user interrupts.
     pub fn slopes_of(&self, server: &Server, cells: &[Cell]) -> Result<Slopes> {
         let Solution { terms, values, .. } = &self.solution;
         // `at` sets the values of the fitted costs. All other costs come from `self.law`.
@@ -344,9 +341,6 @@ impl Fit {
 
     /// Fits the costs of passes and of the host to rows of a table. `known` has the costs that are not fitted. If
     /// `drafter` is [`Drafter::Stated`], one of them is the cost of a draft pass.
-    ///
-    /// # Errors
-    /// A cell cannot be simulated, or the user interrupts.
     pub fn to(server: &Server, cells: &[Cell], known: &Law, drafter: Drafter) -> Result<Fit> {
         let terms = determined(&cells.iter().collect::<Vec<_>>(), drafter, &[]);
         let ends = ends(cells, &terms);

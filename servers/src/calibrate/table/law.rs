@@ -130,9 +130,6 @@ impl Law {
 
     /// The costs as settings of an experiment, `key=value`. These settings replace the costs that the experiment
     /// states.
-    ///
-    /// # Errors
-    /// A value cannot be written as TOML.
     pub fn sets(&self) -> Result<Vec<String>> {
         let target = LatencySpec::Linear(self.target);
         Ok(vec![

@@ -119,9 +119,6 @@ pub struct TableCalibration {
 impl TableCalibration {
     /// Calibrates on the table of benchmark results `text`, called `name`. The costs are fitted to the rows with the
     /// draft lengths `only`, or to all rows if `only` is `None`. The other rows are held out.
-    ///
-    /// # Errors
-    /// The table is wrong, no row has one of the lengths, the experiment cannot be simulated, or the user interrupts.
     pub fn of(
         name: &str,
         text: &str,
@@ -140,9 +137,6 @@ impl TableCalibration {
 
     /// Calibrates on runs of load generators. The costs are fitted to the runs with the draft lengths `only`, or to
     /// all runs if `only` is `None`. The other runs are held out.
-    ///
-    /// # Errors
-    /// The errors of [`TableCalibration::of`].
     pub fn of_results(
         results: Results,
         base: Base,

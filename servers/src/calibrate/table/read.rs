@@ -52,11 +52,6 @@ impl Row<'_> {
 
 /// Reads the table of benchmark results `text`. `name` is the table's name in errors. Lines that begin with `#` are
 /// comments.
-///
-/// # Errors
-/// A column is missing or unknown; a value is no number or is outside its column's range; a row has no load, two loads
-/// or no measured value; two rows have the same load and draft length; or a value is in another unit than its column.
-/// The error names the line.
 pub fn read(name: &str, text: &str) -> Result<Vec<Cell>> {
     // Spreadsheets begin a CSV file with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -20,15 +20,11 @@ const SHORTER: f64 = 0.25;
 pub struct ResultFile {
     /// Draft length of all runs of the file; 0 without speculation.
     pub k: u32,
-    /// The path of the file of results.
     pub path: PathBuf,
 }
 
 impl ResultFile {
     /// Reads `K=FILE`. `None` if the text has no `=`, or if it is the path of a file.
-    ///
-    /// # Errors
-    /// The part before `=` is no draft length.
     pub fn of(text: &Path) -> Result<Option<ResultFile>> {
         let Some((k, path)) = text.to_str().and_then(|text| text.split_once('=')).filter(|_| !text.exists()) else {
             return Ok(None);
@@ -48,7 +44,7 @@ pub struct Results {
     pub name: String,
     /// The load generators' files, with their digests.
     pub inputs: Vec<Input>,
-    /// One row (draft length at a load) for each run, in the order of the files.
+    /// One row for each run, in the order of the files.
     pub cells: Vec<Cell>,
     /// Warnings about the load generators' files, one sentence each, for the user.
     pub warnings: Vec<String>,
@@ -56,10 +52,6 @@ pub struct Results {
 
 impl Results {
     /// Reads load generators' files of results, each given with its draft length.
-    ///
-    /// # Errors
-    /// A file cannot be read or has no known format; a run says no load, or no request of it succeeded; acceptance
-    /// contradicts the draft length; or two runs have the same load and draft length.
     pub fn read(files: &[ResultFile]) -> Result<Results> {
         let mut all = Results { name: String::new(), inputs: vec![], cells: vec![], warnings: vec![] };
         for file in files {

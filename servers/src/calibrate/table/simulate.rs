@@ -66,9 +66,6 @@ impl Base {
     }
 
     /// The plan of the experiment that describes the server.
-    ///
-    /// # Errors
-    /// The text is no experiment, or it sweeps values.
     pub fn plan(&self) -> Result<Plan> {
         let plan = Plan::of_text(&self.name, &self.text, &[], &self.folder)?;
         match plan.variants.len() {
@@ -114,9 +111,6 @@ impl Server<'_> {
 
     /// Simulates a row of the table with draft length `k` and the costs of `law`. The results are means over the seeds
     /// of the experiment; for throughput, the harmonic mean.
-    ///
-    /// # Errors
-    /// The cell cannot be simulated, or the user interrupts.
     pub fn predict(&self, cell: &Cell, k: u32, law: &Law) -> Result<Predicted> {
         let mut sets = law.sets()?;
         let policy = fixed(k);

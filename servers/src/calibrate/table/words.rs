@@ -5,6 +5,7 @@ use super::cell::{Cell, CellLoad};
 use super::fit::{Quantity, Unsupported};
 use super::law::Term;
 use super::{ErrorsWithoutLoad, Judged, TableCalibration};
+use foretoken_report::{plain_table, table_lines};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -153,18 +154,15 @@ impl TableCalibration {
 
     /// A text table of every measured number, such as TPOT of a row, with its prediction and its interval.
     fn table(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::NOTHING);
-        table.set_header(["load", "K", "measured", "predicted", "95 %", "error", ""]);
         let mut judged: Vec<&Judged> = self.judged.iter().collect();
         judged.sort_by_key(|j| j.cell.line);
-        for j in judged {
+        let rows = judged.into_iter().map(|j| {
             let shown = |s: f64| match j.quantity {
                 Quantity::TokenTime => format!("{:.1} tok/s", 1.0 / s),
                 Quantity::Ttft => format!("TTFT {:.1} ms", 1e3 * s),
                 Quantity::Tpot => format!("TPOT {:.2} ms", 1e3 * s),
             };
-            table.add_row([
+            [
                 j.cell.load.in_words(),
                 j.cell.k.to_string(),
                 shown(j.measured_s),
@@ -172,8 +170,9 @@ impl TableCalibration {
                 j.half_width.map_or_else(|| "–".to_owned(), |half| format!("± {:.1} %", 100.0 * half)),
                 foretoken_report::signed_percent(j.measured_s / j.predicted_s - 1.0),
                 if j.fitted { String::new() } else { "held out".to_owned() },
-            ]);
-        }
-        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+            ]
+        });
+        let head = ["load", "K", "measured", "predicted", "95 %", "error", ""];
+        table_lines(&plain_table(head, rows, ..0)).trim_end().to_owned()
     }
 }

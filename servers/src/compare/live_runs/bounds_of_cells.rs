@@ -7,9 +7,8 @@ use crate::compare::numbers::{COMPLETED, E2E, TPOT};
 use crate::compare::rankings::Ranked;
 use foretoken_run::spec::validate::Tolerance;
 
-/// Above this share of a policy's service rate (requests per second in a closed loop), the policy's queues amplify
-/// small errors of step times. At such loads E2E has no bound; the report only shows how sensitive E2E is to pass
-/// times.
+/// Above this share of a policy's service rate, the policy's queues amplify small errors of step times. At such loads
+/// E2E has no bound; the report only shows how sensitive E2E is to pass times.
 pub const QUEUES: f64 = 0.8 + 1e-9;
 
 /// Checks all bounds of a validation: on the errors of `cells` (each is a policy at a load), and on the order of
@@ -63,9 +62,9 @@ mod tests {
     use crate::compare::rankings::rank;
     use crate::compare::token_flow::TokenFlow;
 
-    /// A test's cell (a policy at a load) at the load `share` of the policy's service rate. `tpot`, `e2e` and
-    /// `completed` are the errors of mean TPOT, of mean E2E and of completed requests. The values of the cell's two
-    /// live runs differ by the share `apart`.
+    /// A test's cell at the load `share` of the policy's service rate. `tpot`, `e2e` and `completed` are the errors of
+    /// mean TPOT, of mean E2E and of completed requests. The values of the cell's two live runs differ by the share
+    /// `apart`.
     fn cell(share: f64, apart: f64, [tpot, e2e, completed]: [f64; 3]) -> CellReport {
         let rows = [(TPOT, tpot), (E2E, e2e), (COMPLETED, completed)].map(|(name, error)| {
             let simulated = Simulated { recorded: Some(1.0 + error), ..Simulated::default() };

@@ -17,7 +17,6 @@ use serde::Serialize;
 
 /// The records of requests and steps of a live run, or of its simulation.
 pub struct Records {
-    /// One record per request of the run.
     pub requests: RequestRecords,
     /// One record per step of the run. `used_blocks` is always 0, because the log of a live run does not record KV
     /// blocks.
@@ -31,8 +30,7 @@ pub struct Missed {
     /// Number of accept/reject bits that were taken from another round of the request, or from another position in the
     /// draft, because the live run did not reveal them where the simulation needed them.
     pub other_round: u64,
-    /// Number of accept/reject bits that no round revealed, so that the experiment's acceptance source (which draws
-    /// whether draft tokens are right) drew them.
+    /// Number of accept/reject bits that no round revealed, so that the experiment's acceptance source drew them.
     pub invented: u64,
     /// Number of the draft model's confidences (also of tokens in draft trees), entropies and divergences that the live
     /// run did not reveal, so that the experiment's acceptance source gave them.
@@ -100,14 +98,12 @@ pub struct CellReport {
     pub policy: String,
     /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
-    /// The load as a share of the policy's service rate (requests per second in a closed loop); absent if the load was
-    /// not set as such a share.
+    /// The load as a share of the policy's service rate; absent if the load was not set as such a share.
     pub share: Option<f64>,
     /// All pieces of the cell. The fields below leave out pieces that were not finished or during which the machine
     /// changed its speed.
     pub pieces: Vec<PieceReport>,
-    /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
-    /// repeats are not counted.
+    /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
     pub requests: u64,
     /// For each live run whose recording is not complete: how many seconds and requests of the run were recorded and
     /// compared.
@@ -161,10 +157,8 @@ pub struct CellRuns {
     pub policy: String,
     /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
-    /// The load as a share of the policy's service rate (requests per second in a closed loop); `None` if the load was
-    /// not set as such a share.
+    /// The load as a share of the policy's service rate; `None` if the load was not set as such a share.
     pub share: Option<f64>,
-    /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
     /// The live runs and simulations of the pieces that were finished at a steady machine speed; at least one.
     pub counted: Vec<PieceRuns>,
@@ -178,8 +172,7 @@ pub struct CellRuns {
     /// Errors of the predicted times of single passes of the live runs, by kind of pass, if the costs were learned from
     /// the live runs of the other cells.
     pub learned_pass_errors: Vec<PassErrors>,
-    /// Number of requests that the first live runs of the pieces (a live run and its repeat each) sent; the requests of
-    /// repeats are not counted.
+    /// Number of requests that the first live runs of the pieces sent; the requests of repeats are not counted.
     pub requests: u64,
     /// Mean host time of a step (its time outside of model passes, with recording), seconds. It was measured in the
     /// warm-up before the live runs. The simulations add this time to each step.
@@ -263,8 +256,8 @@ impl CellRuns {
         Latencies::of(self.counted.iter().map(|p| &run(p).requests))
     }
 
-    /// The numbers of several runs, pooled. `run` selects one run of each piece (a live run with its repeat and
-    /// simulations). If it returns `None`, the piece is left out.
+    /// The numbers of several runs, pooled. `run` selects one run of each piece. If it returns `None`, the piece is
+    /// left out.
     fn pooled<'a>(&'a self, run: impl Fn(&'a PieceRuns) -> Option<&'a Records>) -> Numbers {
         let records = |p: &'a PieceRuns| {
             let Records { requests, steps } = run(p)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// the steps with at least this number of decode requests.
 pub const LARGE_BATCH: usize = 32;
 
-/// Statistics of one kind of host time (time outside of model passes) over the steps of a run.
+/// Statistics of one kind of host time over the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HostTime {
     /// Number of steps of the run over which the statistics are taken.
@@ -25,8 +25,7 @@ pub struct HostTime {
 pub struct HostTimes {
     /// Host time of a step: its time outside of model passes, without waits for requests and without recording.
     pub step: Option<HostTime>,
-    /// Host time of a step (its time outside of model passes), only over the steps with at least [`LARGE_BATCH`] decode
-    /// requests.
+    /// Host time of a step, only over the steps with at least [`LARGE_BATCH`] decode requests.
     pub step_at_32: Option<HostTime>,
     /// The part of a step's host time that scheduling takes, up to the first call of the policy.
     pub scheduler: Option<HostTime>,
@@ -38,7 +37,7 @@ pub struct HostTimes {
 }
 
 impl HostTimes {
-    /// The host times (times outside of model passes) of a run's steps as a line of text; `None` if no step was timed.
+    /// The host times of a run's steps as a line of text; `None` if no step was timed.
     pub fn words(&self) -> Option<String> {
         let us = |h: HostTime| format!("median {:.1} us, P99 {:.1} us", h.p50_s * 1e6, h.p99_s * 1e6);
         let large = self.step_at_32.map_or(String::new(), |h| format!("; of {LARGE_BATCH} decodes and more {}", us(h)));

@@ -22,12 +22,11 @@ pub enum Standing {
 /// The report of one piece: a live run and its repeat, between probes of the machine's speed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PieceReport {
-    /// File names of the tapes of the piece's live runs.
     pub tapes: Vec<String>,
     /// Whether the validation's numbers include the piece, or why not.
     pub standing: Standing,
-    /// The largest relative difference between the times of one pass in the piece's probes (timings of fixed passes
-    /// before, between and after the live runs). Absent if a probe is missing.
+    /// The largest relative difference between the times of one pass in the piece's probes. Absent if a probe is
+    /// missing.
     pub spread: Option<f64>,
     /// How much slower than usual the machine was: pass time in the piece's probes / median pass time in all probes of
     /// the validation − 1. Below 0, the machine was faster. Absent without probes.
@@ -70,8 +69,7 @@ pub struct Undecided {
     pub policy: String,
     /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
-    /// The load as a share of the policy's service rate (requests per second in a closed loop); absent if the load was
-    /// not set as such a share.
+    /// The load as a share of the policy's service rate; absent if the load was not set as such a share.
     pub share: Option<f64>,
     /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
@@ -110,11 +108,10 @@ pub struct PartialRun {
     pub tape: String,
     /// Number of requests that ended within the recorded part of the run.
     pub ended: u64,
-    /// Number of requests of the whole live run.
     pub requests: u64,
     /// Length of the recorded part of the live run, seconds.
     pub seconds: f64,
-    /// The reason why the tape (log of the live run) is incomplete.
+    /// The reason why the tape is incomplete.
     pub why: String,
 }
 

@@ -10,10 +10,10 @@ use serde::Serialize;
 /// The numbers in which the two live runs of a cell must agree.
 const NUMBERS: [&str; 2] = [TPOT, E2E];
 
-/// A load of a validation that was set as a share of each policy's service rate (requests per second in a closed loop).
+/// A load of a validation that was set as a share of each policy's service rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadName {
-    /// The load as a share of the policy's service rate (requests per second in a closed loop).
+    /// The load as a share of the policy's service rate.
     pub share: f64,
     /// The load as text, such as `0.8 of its service rate`.
     pub name: String,
@@ -22,13 +22,13 @@ pub struct LoadName {
 /// At one load: in how many cells (policies) the two live runs agree.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Repeats {
-    /// The load as a share of each policy's service rate (requests per second in a closed loop).
+    /// The load as a share of each policy's service rate.
     pub share: f64,
     /// Number of cells (policies) at this load.
     pub cells: u64,
-    /// Number of cells (policies at this load) whose two live runs agree in mean TPOT and mean E2E.
+    /// Number of cells whose two live runs agree in mean TPOT and mean E2E.
     pub agree: u64,
-    /// Number of cells (policies at this load) of which no piece was finished at a steady machine speed.
+    /// Number of cells of which no piece was finished at a steady machine speed.
     pub undecided: u64,
     /// The tolerance, as a share: two live runs agree if their values of mean TPOT, and of mean E2E, differ by at most
     /// this share.

@@ -46,12 +46,12 @@ impl Simulated {
     }
 }
 
-/// The service rate (requests per second in a closed loop) or the speedup of one policy.
+/// The service rate or the speedup of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyValue {
     /// The label of the policy that has this rate or speedup.
     pub policy: String,
-    /// The service rate (requests per second in a closed loop) or the speedup over the baseline, live and simulated.
+    /// The service rate or the speedup over the baseline, live and simulated.
     pub rate: LiveRow,
 }
 

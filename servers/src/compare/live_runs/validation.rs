@@ -24,7 +24,6 @@ pub struct Validation {
     pub name: String,
     /// The version of Foretoken that made the validation.
     pub version: String,
-    /// The name of the device on which the live runs were made.
     pub device: String,
     /// A text on where the predicted times of passes come from.
     pub costs: String,
@@ -43,8 +42,7 @@ pub struct Validation {
     /// The speedup of each policy over the baseline: mean E2E of the baseline / mean E2E of the policy, at the load
     /// that all policies have.
     pub speedups: Vec<PolicyValue>,
-    /// The rankings of the policies by service rate (requests per second in a closed loop) and by speedup, live and
-    /// simulated.
+    /// The rankings of the policies by service rate and by speedup, live and simulated.
     pub rankings: Vec<Ranked>,
     /// The cells with at least one piece that was finished at a steady machine speed.
     pub cells: Vec<CellReport>,

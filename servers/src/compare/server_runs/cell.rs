@@ -26,8 +26,7 @@ pub struct Cell {
     pub load: String,
     /// Number of observed runs of the server with this draft length at this load.
     pub repeats: usize,
-    /// True if the calibration (the fitted costs and acceptance) was made from one of the runs of this cell (a draft
-    /// length at a load), so that the cell is not held out.
+    /// True if the calibration was made from one of the runs of this cell, so that the cell is not held out.
     pub fitted: bool,
     /// The compared numbers, such as mean TPOT. Each has its prediction, and the parts of the prediction's error that
     /// come from acceptance, from pass costs and from the schedule.
@@ -40,8 +39,8 @@ pub struct Cell {
     pub accepted: (Option<f64>, Option<f64>),
     /// Mean absolute error of the simulated number of requests in flight over time, relative to the observed mean.
     pub in_flight: Option<f64>,
-    /// The part (`cost`, `acceptance` or `schedule`) that contributes most to the largest error of the cell (a draft
-    /// length at a load) beyond its bound. `None` if no error is beyond its bound.
+    /// The part (`cost`, `acceptance` or `schedule`) that contributes most to the largest error of the cell beyond its
+    /// bound. `None` if no error is beyond its bound.
     pub cause: Option<&'static str>,
 }
 
@@ -76,8 +75,7 @@ pub struct Calibrated {
     pub formula: Option<f64>,
 }
 
-/// The observed and the predicted numbers of a cell (a draft length at a load). Each list except `draws` has one
-/// entry per observed run.
+/// The observed and the predicted numbers of a cell. Each list except `draws` has one entry per observed run.
 #[derive(Clone, Debug, Default)]
 pub struct PredictedNumbers {
     /// The latencies and rates of each observed run.
@@ -97,7 +95,7 @@ pub struct PredictedNumbers {
     /// without simulation. The list has fewer entries if the formula gives no value for some runs.
     pub formula: Vec<Numbers>,
     /// `[i][j]`: the prediction of run j with random draw i of the acceptance rates and of the costs, which the
-    /// calibration (costs and acceptance fitted to a server) knows with an uncertainty.
+    /// calibration knows with an uncertainty.
     pub draws: Vec<Vec<Numbers>>,
     /// The errors with which the calibration predicts the numbers of its own runs.
     pub misfit: Misfit,
@@ -192,8 +190,7 @@ impl Cell {
 }
 
 /// The main cause (`cost`, `acceptance` or `schedule`) of the largest error that is beyond its bound, among all numbers
-/// of the cell (a draft length at a load). It moves the prediction most in the direction of this error. `None` if no
-/// error is beyond its bound.
+/// of the cell. It moves the prediction most in the direction of this error. `None` if no error is beyond its bound.
 fn cause(cell: &Cell) -> Option<&'static str> {
     let by_size =
         |a: &&Row<Calibrated>, b: &&Row<Calibrated>| a.predicted.error.abs().total_cmp(&b.predicted.error.abs());
@@ -208,7 +205,6 @@ mod tests {
     use super::*;
     use crate::compare::numbers::THROUGHPUT;
 
-    /// The numbers of a run that has only a throughput.
     fn throughput(tok_s: f64) -> Numbers {
         Numbers { throughput_tok_s: Some(tok_s), ..Numbers::default() }
     }

@@ -15,11 +15,10 @@ pub struct ServerComparison {
     pub source: &'static str,
     /// The compared cells; each is one draft length at one load.
     pub cells: Vec<Cell>,
-    /// How many numbers of the held-out cells (draft lengths at loads to which nothing was fitted) are predicted
-    /// within 5 %, within 10 % and within their intervals. Also the number with the largest error.
+    /// How many numbers of the held-out cells are predicted within 5 %, within 10 % and within their intervals. Also
+    /// the number with the largest error.
     pub held_out: HeldOutNumbers,
-    /// Mean absolute errors on held-out cells (draft lengths at loads to which nothing was fitted), of the simulation
-    /// and of each simple prediction.
+    /// Mean absolute errors on held-out cells, of the simulation and of each simple prediction.
     pub mean_absolute: Vec<MeanErrors>,
     /// For each load, the order of the draft lengths by mean E2E, observed and predicted.
     pub order: Vec<LengthOrder>,
@@ -29,14 +28,12 @@ pub struct ServerComparison {
     pub warnings: Vec<String>,
 }
 
-/// The mean absolute errors of one kind of prediction on held-out cells (draft lengths at loads to which nothing was
-/// fitted).
+/// The mean absolute errors of one kind of prediction on held-out cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeanErrors {
     /// The kind of prediction: `simulated`, `interpolated` or `formula`.
     pub prediction: &'static str,
-    /// For each number that has a bound: (name, mean over the held-out cells (draft lengths at loads) of its absolute
-    /// error).
+    /// For each number that has a bound: (name, mean over the held-out cells of its absolute error).
     pub errors: Vec<(String, f64)>,
 }
 
@@ -59,12 +56,11 @@ pub struct Replayed {
     pub difference: Option<String>,
 }
 
-/// How well the numbers with bounds are predicted in held-out cells (draft lengths at loads). The calibration (the
-/// fitted costs and acceptance) was not made from the runs of these cells.
+/// How well the numbers with bounds are predicted in held-out cells. The calibration was not made from the runs of
+/// these cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOutNumbers {
-    /// Number of predicted numbers: one for each entry of [`JUDGED`] in each held-out cell (a draft length at a
-    /// load), if the cell has it.
+    /// Number of predicted numbers: one for each entry of [`JUDGED`] in each held-out cell, if the cell has it.
     pub numbers: usize,
     /// How many of the predicted numbers (such as mean TPOT of a draft length at a load) have an error of at most 5 %.
     pub within_5_percent: usize,
@@ -75,7 +71,7 @@ pub struct HeldOutNumbers {
     pub within_interval: usize,
     /// Median half width of the 95 % intervals of the predictions, as a share of the prediction.
     pub median_half_width: Option<f64>,
-    /// The predicted number with the largest absolute error; `None` without held-out cells (draft lengths at loads).
+    /// The predicted number with the largest absolute error; `None` without held-out cells.
     pub worst: Option<Worst>,
 }
 
@@ -151,13 +147,13 @@ impl ServerComparison {
         }
     }
 
-    /// The bounds on errors in held-out cells (draft lengths at loads to which nothing was fitted).
+    /// The bounds on errors in held-out cells.
     pub fn held_out_checks(&self) -> impl Iterator<Item = &Check> {
         self.cells.iter().filter(|c| !c.fitted).flat_map(|c| &c.checks)
     }
 
-    /// True if every decided number of the held-out cells (draft lengths at loads) has an error within its bound. A
-    /// number is decided if it was observed at least twice and its repeats agree. `None` if no number is decided.
+    /// True if every decided number of the held-out cells has an error within its bound. A number is decided if it was
+    /// observed at least twice and its repeats agree. `None` if no number is decided.
     pub fn holds(&self) -> Option<bool> {
         let tally = Tally::of(self.held_out_checks());
         (tally.decided() > 0).then_some(tally.broken == 0)
@@ -182,8 +178,7 @@ fn place(load: &str) -> Place<'_> {
     Place { kind, number: number.parse().unwrap_or(f64::INFINITY) }
 }
 
-/// Mean absolute errors on held-out cells (draft lengths at loads), by kind of prediction. Kinds without any
-/// prediction are left out.
+/// Mean absolute errors on held-out cells, by kind of prediction. Kinds without any prediction are left out.
 fn mean_absolute(cells: &[Cell]) -> Vec<MeanErrors> {
     let held_out: Vec<&Cell> = cells.iter().filter(|c| !c.fitted).collect();
     let mean_errors = |prediction, error: fn(&Calibrated) -> Option<f64>| {

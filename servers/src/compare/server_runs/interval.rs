@@ -1,5 +1,4 @@
-//! The width of the 95 % interval of a predicted number. The prediction uses a calibration (costs and acceptance fitted
-//! to a server).
+//! The width of the 95 % interval of a predicted number. The prediction uses a calibration.
 
 use crate::compare::numbers::{E2E, Numbers, QUANTITIES, Quantity, THROUGHPUT, TPOT, TTFT, Unit};
 use foretoken_profiler::median;

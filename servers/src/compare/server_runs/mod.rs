@@ -1,5 +1,4 @@
-//! Compares observed runs of a server with their predictions from a calibration (costs and acceptance fitted to other
-//! runs).
+//! Compares observed runs of a server with their predictions from a calibration.
 
 mod cell;
 mod comparison;

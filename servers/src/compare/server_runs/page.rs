@@ -11,8 +11,8 @@ use foretoken_report::{PREDICTED_EDGE as EDGE, PredictedCell, PredictedNumber, p
 const OPEN: usize = 40;
 
 impl ServerComparison {
-    /// The figure `predicted.svg`: the errors of the predicted numbers that have bounds, for each cell (a draft length
-    /// at a load). `None` without cells.
+    /// The figure `predicted.svg`: the errors of the predicted numbers that have bounds, for each cell. `None` without
+    /// cells.
     pub fn figure(&self) -> Option<String> {
         let cell = |c: &Cell, metric: &str| {
             c.row(metric).map(|r| PredictedCell {
@@ -29,8 +29,8 @@ impl ServerComparison {
             cells: self.cells.iter().filter_map(|c| cell(c, metric)).collect(),
         };
         let numbers: Vec<PredictedNumber> = JUDGED.iter().map(number).collect();
-        // The figure shows the distance between repeated runs in grey. The legend explains this only if a cell (a draft
-        // length at a load) has repeated runs.
+        // The figure shows the distance between repeated runs in grey. The legend explains this only if a cell has
+        // repeated runs.
         let repeated = self.cells.iter().any(|c| c.repeats > 1);
         let beyond = numbers.iter().flat_map(|n| &n.cells).flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]);
         let beyond = beyond.flatten().any(|error| 100.0 * error.abs() > EDGE);
@@ -132,8 +132,8 @@ impl ServerComparison {
         table
     }
 
-    /// True if the names of undecided cells (draft lengths at loads whose repeats do not agree) get a question mark.
-    /// They get one only if other cells are decided, because a mark on every cell would say nothing.
+    /// True if the names of undecided cells get a question mark. They get one only if other cells are decided, because
+    /// a mark on every cell would say nothing.
     fn marks_undecided(&self) -> bool {
         self.cells.iter().any(all_decided) && !self.cells.iter().all(all_decided)
     }
@@ -146,8 +146,7 @@ impl ServerComparison {
     }
 }
 
-/// True if all numbers of the cell (a draft length at a load) that have a bound are decided (observed at least twice,
-/// with repeats that agree).
+/// True if all numbers of the cell that have a bound are decided (observed at least twice, with repeats that agree).
 fn all_decided(cell: &Cell) -> bool {
     JUDGED.iter().all(|(quantity, _)| cell.decided(quantity))
 }

@@ -163,7 +163,7 @@ impl ServerComparison {
     }
 }
 
-/// The rows for one cell (a draft length at a load) in the table of means. Only the first row has the cell's name.
+/// The rows for one cell in the table of means. Only the first row has the cell's name.
 fn mean_rows(cell: &Cell) -> Vec<[String; 13]> {
     let row = |(i, &(quantity, bound)): (usize, &(&str, f64))| {
         let row = cell.row(quantity)?;

@@ -67,17 +67,11 @@ struct Counts {
 }
 
 /// Reads the requests of the measured phase, in the order of the file. Requests that failed are left out.
-///
-/// # Errors
-/// The file cannot be read, a line is not the record of a request, or the counts of a record contradict each other.
 pub fn read(path: &Path) -> Result<Vec<AiperfRequest>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
 /// Reads the requests from the content `bytes`. `path` is the file's name in errors.
-///
-/// # Errors
-/// As [`read`].
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<AiperfRequest>, Unread> {
     let mut requests = Vec::new();
     for (line, raw) in json::values::<Raw>(path, bytes, HINT)? {

@@ -44,7 +44,6 @@ impl Format {
         Format::SpeculationProfile,
     ];
 
-    /// The name of the file format in messages.
     pub fn name(self) -> &'static str {
         match self {
             Format::VllmForward => "vllm bench forward results",
@@ -82,17 +81,11 @@ impl fmt::Display for Format {
 
 /// Recognises the format of a vLLM or SGLang file by its content. If the file holds several JSON values, the first
 /// value decides.
-///
-/// # Errors
-/// The file cannot be read, or has none of the known formats. The error describes the file's content.
 pub fn detect(path: &Path) -> Result<Format, Unread> {
     detect_bytes(path, &file::bytes(path)?)
 }
 
 /// Recognises the format of a file with the content `bytes`. `path` is the file's name in errors.
-///
-/// # Errors
-/// The content has none of the known formats. The error describes the content.
 pub fn detect_bytes(path: &Path, bytes: &[u8]) -> Result<Format, Unread> {
     if bytes.first().copied().is_some_and(sglang_forward::is_message) {
         return sglang_forward::messages(path, bytes)

@@ -29,9 +29,22 @@ pub(super) fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Unread> 
     })
 }
 
-/// Number of newlines in `text`.
 pub(super) fn newlines(text: &[u8]) -> usize {
     text.iter().filter(|&&b| b == b'\n').count()
+}
+
+/// Returns the common length of `arrays`, which have one value per request. An entry is (name, length); an array that
+/// is absent has the length `None` and is skipped. Returns an error if two arrays have different lengths.
+pub(super) fn same_length(path: &Path, line: usize, arrays: &[(&str, Option<usize>)]) -> Result<usize, Unread> {
+    let given: Vec<(&str, usize)> = arrays.iter().filter_map(|(name, length)| Some((*name, (*length)?))).collect();
+    let (first, length) = given.first().copied().unwrap_or_default();
+    match given.iter().find(|(_, other)| *other != length) {
+        None => Ok(length),
+        Some((name, other)) => {
+            let what = format!("{name} has {other} values, but {first} has {length}");
+            Err(Unread::line(path, line, what, "each has one value a request: the file is damaged"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -47,5 +60,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(bytes(folder.path()).unwrap_err().what, "is not a regular file");
         assert!(bytes(&folder.path().join("none")).unwrap_err().what.starts_with("cannot be read"));
+    }
+}
+
+#[cfg(test)]
+mod arrays_tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_compared() {
+        let check = |arrays| same_length(Path::new("f"), 3, arrays);
+        assert_eq!(check(&[("a", Some(2)), ("b", None), ("c", Some(2))]), Ok(2));
+        let bad = check(&[("a", Some(2)), ("b", None), ("c", Some(1))]).unwrap_err();
+        assert_eq!(bad.to_string(), "f, line 3: c has 1 values, but a has 2");
     }
 }

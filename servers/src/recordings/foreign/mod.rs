@@ -5,7 +5,6 @@
 //! [`Unread`](crate::recordings::Unread) that names line and field. Times are converted to seconds; lengths are tokens.
 
 pub mod aiperf_records;
-mod arrays;
 mod detect;
 mod file;
 mod json;

@@ -5,7 +5,7 @@
 //! `sglang/benchmark/serving.py` (`benchmark`). The file has no start times, so its latencies can be compared but the
 //! run cannot be replayed.
 
-use super::arrays::same_length;
+use super::file::same_length;
 use super::number::{Amount, amounts};
 use super::rate::Rate;
 use super::{file, json};
@@ -110,18 +110,12 @@ struct Raw {
 }
 
 /// Reads the runs from a file of SGLang's `bench_serving`.
-///
-/// # Errors
-/// The file cannot be read or has another format, or its details are incomplete or contradict each other.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
 /// Reads the runs from a file of SGLang's `bench_serving` with the content `bytes`. `path` is the file's name in
 /// errors.
-///
-/// # Errors
-/// The content has another format, or its details are incomplete or contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<BenchRun>, Unread> {
     json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
 }

@@ -147,18 +147,12 @@ struct RawRequest {
 
 /// Reads from a file the records of SGLang's scheduler DSpark. Returns one entry for each data-parallel rank that has
 /// records.
-///
-/// # Errors
-/// The file cannot be read or has another format, the server recorded nothing, or numbers contradict each other.
 pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
 /// Reads the records of SGLang's scheduler DSpark from `bytes`, the content of a file. Returns one entry for each
 /// data-parallel rank that has records. `path` is the file's name in errors.
-///
-/// # Errors
-/// The content has another format, the server recorded nothing, or numbers contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<DsparkRecords>, Unread> {
     let info: RawInfo = json::value(path, bytes, HINT)?;
     let mean = info.internal_states.iter().find_map(|state| state.avg_spec_accept_length.map(|x| x.0));

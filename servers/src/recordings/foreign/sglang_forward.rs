@@ -125,18 +125,12 @@ struct RawQueued {
 }
 
 /// Reads the steps from a file of SGLang's forward-pass metrics, in the file's order.
-///
-/// # Errors
-/// The file cannot be read, or a message is cut off, has another schema, or is not a forward-pass metric.
 pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
 /// Reads the steps from a file of SGLang's forward-pass metrics with the content `bytes`, in the file's order. `path`
 /// is the file's name in errors.
-///
-/// # Errors
-/// A message is cut off, has another schema, or is not a forward-pass metric.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardStep>, Unread> {
     match bytes.first() {
         Some(&first) if is_message(first) => messages(path, bytes).collect(),

@@ -109,18 +109,12 @@ struct RawReason {
 }
 
 /// Reads the requests from an SGLang server's log of request metrics, in the order in which the requests ended.
-///
-/// # Errors
-/// The file cannot be read, a line is not the record of a request, or the counts of a record contradict each other.
 pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
 /// Reads the requests from an SGLang server's log of request metrics with the content `bytes`, in the order in which
 /// the requests ended. `path` is the file's name in errors.
-///
-/// # Errors
-/// A line is not the record of a request, or the counts of a record contradict each other.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<RequestRecord>, Unread> {
     json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_record(path, line, raw)).collect()
 }

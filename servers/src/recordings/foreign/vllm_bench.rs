@@ -5,7 +5,7 @@
 //! `lib/endpoint_request_func.py`. vLLM 0.32 writes the format without the server's own times. A file holds one run
 //! or, with `--append-result`, one run per line.
 
-use super::arrays::same_length;
+use super::file::same_length;
 use super::number::{Amount, amounts};
 use super::rate::Rate;
 use super::{file, json};
@@ -54,8 +54,8 @@ pub struct SpeculationTotals {
     /// Mean tokens that a request gets in a step with draft tokens, the target's own token included: 1 + accepted draft
     /// tokens / number of such steps.
     pub acceptance_length: f64,
-    /// `[i]`: share of all rounds (a request's draft tokens of one step) in which the draft token at position i was
-    /// accepted. Rounds without a draft token at position i count as not accepted.
+    /// `[i]`: share of all rounds in which the draft token at position i was accepted. Rounds without a draft token at
+    /// position i count as not accepted.
     pub per_position: Vec<f64>,
 }
 
@@ -118,18 +118,11 @@ struct Raw {
 }
 
 /// Reads the runs from a file of `vllm bench serve`.
-///
-/// # Errors
-/// The file cannot be read or has another format, a run was saved without `--save-detailed`, or arrays differ in
-/// length.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
 /// Reads the runs from a file of `vllm bench serve` with the content `bytes`. `path` is the file's name in errors.
-///
-/// # Errors
-/// The content has another format, a run was saved without `--save-detailed`, or arrays differ in length.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<BenchRun>, Unread> {
     json::values(path, bytes, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
 }

@@ -121,19 +121,12 @@ struct RawLatency {
 }
 
 /// Reads the results of `vllm bench forward`.
-///
-/// # Errors
-/// The file cannot be read or is not a list of cases, a batch has impossible lengths, or a case has no ranks or no
-/// time.
 pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
     parse(path, &file::bytes(path)?)
 }
 
 /// Reads the results of `vllm bench forward` from `bytes`, the content of a file. `path` is the file's name in
 /// errors.
-///
-/// # Errors
-/// The content is not a list of cases, a batch has impossible lengths, or a case has no ranks or no time.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardCase>, Unread> {
     let raw: Vec<RawCase> = json::value(path, bytes, HINT)?;
     if raw.is_empty() {
@@ -185,9 +178,6 @@ pub struct BadShape {
 }
 
 /// The text of a file for `vllm bench forward --shapes FILE.json`.
-///
-/// # Errors
-/// vLLM would refuse one of the batches. The error names the first such batch.
 pub fn shapes(cases: &[ForwardShape]) -> Result<String, BadShape> {
     #[derive(Serialize)]
     struct Shapes<'a> {

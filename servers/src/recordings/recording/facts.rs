@@ -106,7 +106,7 @@ pub enum Event {
         /// At the first reading, these are all values.
         samples: Vec<Sample>,
     },
-    /// The client read new lines of the server's step log (one line per step).
+    /// The client read new lines of the server's step log.
     Log {
         /// When the client read the log's lines. The server wrote them up to a second before.
         at: Time,
@@ -117,7 +117,6 @@ pub enum Event {
     Note {
         /// When the note was made, counted from the run's start.
         at: Time,
-        /// The note's text.
         text: String,
     },
     /// The last event of a recording.
@@ -129,7 +128,7 @@ pub enum Event {
     },
 }
 
-/// The tokens of one chunk (a part of an answer), as far as the server reports them.
+/// The tokens of one chunk, as far as the server reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tokens {
     /// The ids of the chunk's tokens.

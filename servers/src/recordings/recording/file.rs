@@ -23,15 +23,12 @@ pub struct RecordingWriter {
     file: File,
     /// The position in the file after the last frame that is on disk.
     at: At,
-    /// Contents of frames (parts of the file with checksums) that are not on disk yet.
+    /// Contents of frames that are not on disk yet.
     waiting: VecDeque<Vec<u8>>,
 }
 
 impl RecordingWriter {
     /// Starts a recording in a new file.
-    ///
-    /// # Errors
-    /// If the file cannot be made or written.
     pub fn create(path: &Path, head: &Head) -> io::Result<RecordingWriter> {
         let mut file = File::create(path)?;
         let mut writer = Writer::begin(Vec::new(), KIND)?;
@@ -42,9 +39,6 @@ impl RecordingWriter {
     }
 
     /// Appends `events` as one frame. Frames that earlier calls could not write are written first.
-    ///
-    /// # Errors
-    /// If the file cannot be written. The events are kept, and the next call tries again.
     pub fn append(&mut self, events: &[Event]) -> io::Result<()> {
         if !events.is_empty() {
             self.waiting.push_back(postcard::to_stdvec(events).map_err(io::Error::other)?);
@@ -63,19 +57,15 @@ impl RecordingWriter {
     }
 
     /// Waits until all appended events are on the disk, so that a power cut cannot remove them.
-    ///
-    /// # Errors
-    /// If the disk fails.
     pub fn settle(&self) -> io::Result<()> {
         disk::settle(&self.file, &self.path)
     }
 
-    /// Number of frames (groups of events) of the recording that are not written to the file yet.
+    /// Number of frames of the recording that are not written to the file yet.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The path of the recording's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -85,20 +75,12 @@ const HINT: &str = "give a recording that `foretoken observe` wrote";
 const AGAIN: &str = "fetch the file again, or observe again";
 
 /// Reads a recording. If the file was cut, it is read up to the last whole frame.
-///
-/// # Errors
-/// The file cannot be read, is not a recording, has another version, ends within the first frame, or is damaged. It is
-/// also an error if an event is about an unknown request, if a request's events go back in time, or if a frame follows
-/// the end of the run.
 pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
     let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
     parse_recording(path, BufReader::with_capacity(1 << 18, file))
 }
 
 /// Reads a recording of an observed run from the bytes of `input`. `path` is the file's name in errors.
-///
-/// # Errors
-/// The errors of [`read_recording`].
 pub fn parse_recording(path: &Path, input: impl Read) -> Result<Recording, Unread> {
     let bad = |what: String, hint: &str| Unread::file(path, what, hint);
     let frame_error = |e: FrameError| match e {

@@ -8,10 +8,6 @@ use super::selectors::Chosen;
 
 /// Reads `config_groups`. A target is the name of a class (`Linear`), a module's name, or `re:` and a pattern. A name
 /// or a pattern comes before a class, as in compressed-tensors.
-///
-/// # Errors
-/// A group has no `weights.num_bits`, has no targets although there are several groups, or names a class that is not
-/// known; two groups choose the same class.
 pub fn compressed_tensors(table: &Fields) -> Result<Scheme, BadConfig> {
     let missing = || table.bad("config_groups", "missing; it says how the weights are kept");
     let groups = table.table("config_groups")?.ok_or_else(missing)?;
@@ -89,9 +85,6 @@ fn group_bits(group: &Fields) -> Result<Option<Pair>, BadConfig> {
 }
 
 /// Bits of a number in the KV cache, from `kv_cache_scheme`; `None` if the file does not have it.
-///
-/// # Errors
-/// `kv_cache_scheme` is not a table with `num_bits` from 1 to 32.
 pub fn kv_scheme(table: &Fields) -> Result<Option<f64>, BadConfig> {
     let Some(scheme) = table.table("kv_cache_scheme")? else { return Ok(None) };
     let _ = ["type", "dynamic"].map(|key| scheme.given(key));
@@ -100,9 +93,6 @@ pub fn kv_scheme(table: &Fields) -> Result<Option<f64>, BadConfig> {
 }
 
 /// The number of bits at `key`; `None` without the key.
-///
-/// # Errors
-/// The value is not a number from 1 to 32.
 fn number(table: &Fields, key: &str) -> Result<Option<f64>, BadConfig> {
     let Some(value) = table.get(key) else { return Ok(None) };
     match value.as_f64().filter(|bits| (1.0..=32.0).contains(bits)) {

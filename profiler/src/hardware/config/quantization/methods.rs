@@ -8,10 +8,6 @@ use super::selectors::Chosen;
 use super::{groups, modelopt};
 use serde_json::Value;
 
-/// The scheme of a file with the table `quantization_config`.
-///
-/// # Errors
-/// The method is missing or not known, or a key that the method needs is missing or cannot be read.
 pub fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     let method = match table.text("quant_method")? {
         Some(method) => method,

@@ -10,9 +10,6 @@ use serde_json::Value;
 /// Reads the table `quantization`: bits and group size of all matrices, the embedding and the output head included. A
 /// key that is a module's name gives this module bits of its own, or `false`: it is not quantised. `twin` is the file's
 /// `quantization_config`, which must say the same.
-///
-/// # Errors
-/// The bits are missing, a number is out of range, the mode is not known, or the two tables differ.
 pub fn scheme(table: &Fields, twin: Option<&Fields>) -> Result<Scheme, BadConfig> {
     if let Some(twin) = twin {
         if !twin.is_same(table) {

@@ -24,10 +24,6 @@ pub struct ReadBits {
 
 /// Reads the bits of the decoder's weights, activations and KV. `fields` is the JSON object with the decoder's keys.
 /// `whole` is the file's top level, and may be the same object.
-///
-/// # Errors
-/// The type of the weights, the method of quantisation or its algorithm is not known, a key that the method needs is
-/// missing or has a value of another type, or a selector of modules cannot be read.
 pub fn bits<'a>(whole: &Fields<'a>, fields: &Fields<'a>) -> Result<ReadBits, BadConfig> {
     let own = match fields
         .text("torch_dtype")?

@@ -24,9 +24,6 @@ fn algorithm(name: &str) -> Option<Pair> {
 }
 
 /// Reads `quant_algo` and `kv_cache_quant_algo`. The groups of the same file (`config_groups`) repeat them.
-///
-/// # Errors
-/// An algorithm is not known.
 pub fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
     let said = table.text("quant_algo")?.unwrap_or_default();
     let all = match said {
@@ -53,9 +50,6 @@ pub fn scheme(table: &Fields) -> Result<Scheme, BadConfig> {
 
 /// Reads `quantized_layers`: the list of all quantised modules, so the list of excluded modules is not used. Two parts
 /// may have different algorithms; the modules of one part must have the same.
-///
-/// # Errors
-/// An algorithm is missing or not known, or the modules of a part have different algorithms.
 pub fn listed(table: &Fields, scheme: &mut Scheme) -> Result<(), BadConfig> {
     if table.given("quantized_layers").is_none() {
         return Ok(());

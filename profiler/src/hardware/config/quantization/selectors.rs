@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 /// Modules that have bits of their own, or are not quantised (`None`).
 pub struct Chosen {
-    /// The key of the file that has the selector.
     pub key: String,
     /// A module's whole name, or `re:` and a regular expression that matches at the start of the name.
     pub selector: String,
@@ -16,7 +15,6 @@ pub struct Chosen {
 
 /// The names of the output head.
 pub const HEAD: [&str; 3] = ["lm_head", "model.lm_head", "language_model.lm_head"];
-/// The names of the embedding.
 pub const EMBEDDING: [&str; 3] =
     ["model.embed_tokens", "model.language_model.embed_tokens", "language_model.model.embed_tokens"];
 
@@ -126,9 +124,6 @@ pub struct PartBits {
 
 impl<'a> Modules<'a> {
     /// The selectors `chosen` of a model with `layers` layers.
-    ///
-    /// # Errors
-    /// A pattern is not a regular expression that this program can read (a look-ahead, for example).
     pub fn of(chosen: &'a [Chosen], layers: u32) -> Result<Modules<'a>, BadConfig> {
         let mut modules = Modules { layers, names: HashMap::new(), patterns: Vec::new() };
         for (i, Chosen { key, selector, bits }) in chosen.iter().enumerate() {

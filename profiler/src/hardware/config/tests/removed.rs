@@ -23,7 +23,6 @@ const OPTIONAL: [&str; 11] = [
     "tie_word_embeddings",
 ];
 
-/// The object `nested` of a file, or the file.
 fn object<'a>(config: &'a mut Value, nested: Option<&str>) -> &'a mut Map<String, Value> {
     let object = match nested {
         Some(key) => config.get_mut(key).unwrap(),

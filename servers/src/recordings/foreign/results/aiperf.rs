@@ -5,8 +5,7 @@
 //! number of tokens after the first. The list `input_config.phases` has the phases of the benchmark; the run's load is
 //! that of the phase whose `kind` is `profiling`. The releases of 2025 (0.2.0,
 //! `aiperf/common/config/loadgen_config.py`) have `input_config.loadgen` instead, and do not state their version. If
-//! the server reports acceptance with its answers, the file has a histogram of rounds (a request's draft tokens of one
-//! step) by accepted draft tokens.
+//! the server reports acceptance with its answers, the file has a histogram of rounds by accepted draft tokens.
 
 use super::acceptance;
 use super::metric::Metrics;

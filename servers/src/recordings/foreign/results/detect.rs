@@ -79,9 +79,6 @@ struct Inputs {
 }
 
 /// Reads the runs from a load generator's results file with the content `bytes`. `path` is the file's name in errors.
-///
-/// # Errors
-/// The file has no known format or is damaged, a run lacks a needed value, or no request of a run succeeded.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<(ResultFormat, Vec<Run>), Unread> {
     file::utf8(path, bytes)?;
     let Some(format) = detect(bytes) else {

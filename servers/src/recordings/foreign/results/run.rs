@@ -14,8 +14,7 @@ pub enum Load {
 pub enum Acceptance {
     /// Mean number of accepted draft tokens of a request in a step, without the target's own token.
     Mean(f64),
-    /// `[i]` is the share of rounds (a request's draft tokens of one step) in which the draft token at position i + 1
-    /// was accepted.
+    /// `[i]` is the share of rounds in which the draft token at position i + 1 was accepted.
     ByPosition(Vec<f64>),
 }
 
