@@ -82,28 +82,20 @@ impl Tokens {
 
     /// Number of tokens in which both sequences begin alike.
     pub fn common(&self, other: &Tokens) -> u32 {
-        let (mut a, mut b) = (self.runs.iter().copied(), other.runs.iter().copied());
-        let (mut x, mut y) = (a.next(), b.next());
-        let mut same = 0;
-        while let (Some(p), Some(q)) = (&mut x, &mut y) {
-            if p.content != q.content || p.start != q.start {
+        let (mut i, mut j, mut same) = (0, 0, 0);
+        // How many tokens of the present run of each sequence are compared.
+        let (mut x, mut y) = (0, 0);
+        while let (Some(a), Some(b)) = (self.runs.get(i), other.runs.get(j)) {
+            if a.content != b.content || a.start + x != b.start + y {
                 break;
             }
-            let len = p.len.min(q.len);
-            same += len;
-            for (run, rest) in
-                [(p, &mut a), (q, &mut b)].map(|(run, rest)| (run, rest as &mut dyn Iterator<Item = Run>))
-            {
-                (run.start, run.len) = (run.start + len, run.len - len);
-                if run.len == 0
-                    && let Some(next) = rest.next()
-                {
-                    *run = next;
-                }
+            let len = (a.len - x).min(b.len - y);
+            (same, x, y) = (same + len, x + len, y + len);
+            if x == a.len {
+                (i, x) = (i + 1, 0);
             }
-            // A run of length 0 is left only at the end of a sequence.
-            if x.is_some_and(|run| run.len == 0) || y.is_some_and(|run| run.len == 0) {
-                break;
+            if y == b.len {
+                (j, y) = (j + 1, 0);
             }
         }
         same

@@ -6,8 +6,10 @@ mod adder;
 mod content;
 mod decode;
 mod kv;
+mod prompts;
 mod queue;
 mod radix_cache;
+mod ratio;
 mod req;
 mod settings;
 
@@ -18,9 +20,9 @@ pub use settings::SglangRules;
 pub use req::Req;
 
 use crate::workload::RequestId;
-use adder::{Added, Adder};
 use kv::Kv;
 use queue::Queue;
+use ratio::NewTokenRatio;
 
 /// A request of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +87,18 @@ pub struct Sglang {
     /// Number of prompt tokens scheduled so far, as SGLang counts them: a decode step adds the tokens of the batch of
     /// prompts that the running batch began as, each time again.
     processed: u64,
+    /// The tokens of that batch of prompts.
     began_with: u64,
     /// Decode steps that must come before the next prompts.
     defer: u32,
     /// Whether the last pass left the prompts out for that.
     deferred: bool,
-    /// Passes of the loop since it looked for new requests, and whether the last one had a batch of prompts.
+    /// Passes of the loop since it looked for new requests.
     passes: u32,
+    /// Whether the last batch had prompts.
+    after_prompts: bool,
     /// Whether the last call found that nothing will ever run.
     hopeless: bool,
-    after_prompts: bool,
     events: Events,
 }
 
@@ -144,7 +148,8 @@ impl Sglang {
         &self.reqs[id as usize]
     }
 
-    /// The next batch; `None` if nothing can run now (`get_next_batch_to_run`).
+    /// Fills `into` with the next batch, which is empty if nothing can run now (`get_next_batch_to_run`). Its result is
+    /// in flight from now on.
     pub fn next_batch(&mut self, contents: &impl Contents, into: &mut SglangBatch) {
         let nothing_in_flight = self.in_flight.is_empty();
         into.rows.clear();
@@ -229,158 +234,6 @@ impl Sglang {
 
     fn preempts(&self) -> Option<i32> {
         self.rules.priority.and_then(|p| p.preempts_above)
-    }
-
-    /// Fills `rows` with a batch of prompts (`_get_new_batch_prefill_raw`). Returns false if none can begin or go on.
-    fn prompts(&mut self, contents: &impl Contents, rows: &mut Vec<SglangRow>) -> bool {
-        if self.preempts().is_some() || self.running.is_empty() {
-            self.full = false;
-        }
-        if (self.full || self.queue.waiting.is_empty()) && self.chunked.is_none() {
-            return false;
-        }
-        if self.allocatable(0) == 0 && self.chunked.is_none() && self.preempts().is_none() {
-            self.full = true;
-            return false;
-        }
-        self.queue.sort(&self.rules, &mut self.kv, &mut self.reqs, contents, self.processed);
-        let mixed = if self.rules.mixed_chunk { self.running.len() as u32 } else { 0 };
-        let running = self.running.iter().map(|&id| &self.reqs[id as usize]);
-        let mut adder = Adder::new(&self.rules, self.ratio.current, mixed, running);
-        if let Some(id) = self.chunked {
-            let limit = self.queue.chunk_limit(&self.rules, &self.reqs[id as usize], &self.reqs, adder.chunk_left());
-            let goes_on = adder.go_on(&self.kv, id, &mut self.reqs[id as usize], limit);
-            self.chunked = goes_on.then_some(id);
-        }
-        self.try_waiting(contents, &mut adder);
-        let Adder { can_run, new_chunked, preempted, .. } = adder;
-        self.queue.waiting.retain(|id| !can_run.contains(id));
-        for id in preempted {
-            self.queue.join(id, &mut self.reqs[id as usize], self.processed);
-        }
-        if can_run.is_empty() {
-            return false;
-        }
-        self.chunked = new_chunked.or(self.chunked);
-        if let Some(id) = self.chunked {
-            self.reqs[id as usize].middle_chunks += 1;
-        }
-        self.extend(can_run, rows);
-        true
-    }
-
-    fn try_waiting(&mut self, contents: &impl Contents, adder: &mut Adder) {
-        for at in 0..self.queue.waiting.len() {
-            let id = self.queue.waiting[at];
-            if adder.state(&self.kv) == Added::Other {
-                return;
-            }
-            let held = adder.can_run.iter().filter(|&&id| self.reqs[id as usize].holds_row).count();
-            if adder.can_run.len() >= self.allocatable(held) {
-                self.full = true;
-            }
-            if self.full && !self.make_way(contents, adder, id) {
-                return;
-            }
-            let r = &mut self.reqs[id as usize];
-            r.seen = r.tokens();
-            let mut tokens = contents.tokens(id, r.tokens());
-            tokens.truncate(r.tokens() - 1);
-            let found = self.kv.match_prefix(&tokens);
-            (r.prefix_len, r.last_node, r.protected, r.matched) =
-                (found.tokens, found.node, found.tokens, found.tokens);
-            let others = match r.asked.ignore_eos && self.kv.tree.is_none() {
-                true => self.running.iter().chain(&adder.can_run).map(|&id| self.reqs[id as usize].clone()).collect(),
-                false => Vec::new(),
-            };
-            let chunked = self.chunked.is_some();
-            let added = adder.begin(&self.rules, &mut self.kv, id, &mut self.reqs[id as usize], chunked, &others);
-            if added == Added::NoToken {
-                self.full = !adder.can_run.is_empty() || !self.running.is_empty();
-            }
-            if added != Added::Continue {
-                return;
-            }
-        }
-    }
-
-    /// Evicts running requests of lower priority, if that makes room for a waiting one (`preempt_to_schedule`).
-    fn make_way(&mut self, contents: &impl Contents, adder: &mut Adder, id: RequestId) -> bool {
-        let (Some(above), Some(rule)) = (self.preempts(), self.rules.priority) else { return false };
-        // Higher urgency goes first.
-        let urgency = |r: &Req| if rule.low_first { -i64::from(r.asked.priority) } else { i64::from(r.asked.priority) };
-        let waiting = &self.reqs[id as usize];
-        let mut victims: Vec<RequestId> =
-            self.running.iter().copied().filter(|&id| !self.reqs[id as usize].finished()).collect();
-        victims.sort_by_key(|&id| (urgency(&self.reqs[id as usize]), std::cmp::Reverse(self.reqs[id as usize].queued)));
-        let need = i64::from(waiting.seen) - i64::from(waiting.prefix_len) + i64::from(waiting.clipped_max_new());
-        let mut lacking = need as f64 - adder.rem_total(&self.kv);
-        let mut count = 0;
-        for &victim in &victims {
-            let r = &self.reqs[victim as usize];
-            if urgency(waiting) - urgency(r) <= i64::from(above) {
-                break;
-            }
-            lacking -= adder.may_still_take(r);
-            count += 1;
-            if lacking <= 0.0 {
-                break;
-            }
-        }
-        if count == 0 || lacking > 0.0 {
-            return false;
-        }
-        victims.truncate(count);
-        let mut left = self.running.len();
-        for at in 0..self.running.len() {
-            let victim = self.running[at];
-            if victims.contains(&victim) {
-                left -= 1;
-                adder.forget(&self.reqs[victim as usize]);
-                self.retract(contents, victim, left, Some(id));
-                adder.preempted.push(victim);
-            }
-        }
-        self.running.retain(|id| !victims.contains(id) && !self.reqs[*id as usize].finished());
-        true
-    }
-
-    /// Makes the batch of the chosen prompts, with the decode requests beside them if chunks are mixed.
-    fn extend(&mut self, can_run: Vec<RequestId>, rows: &mut Vec<SglangRow>) {
-        let chunks: Vec<(u32, u32)> =
-            can_run.iter().map(|&id| &self.reqs[id as usize]).map(|r| (r.prefix_len, r.extend_end)).collect();
-        self.kv.take_chunks(&chunks);
-        for id in can_run {
-            let r = &mut self.reqs[id as usize];
-            if !r.holds_row {
-                r.holds_row = true;
-                self.free_rows -= 1;
-            }
-            (r.allocated, r.committed, r.retracted) = (r.extend_end, r.extend_end, false);
-            rows.push(SglangRow { id, past: r.prefix_len, new: r.extend_len(), decodes: false });
-        }
-        if self.rules.mixed_chunk && !self.running.is_empty() {
-            self.mix_decodes(rows);
-        }
-    }
-
-    /// The decode requests join a batch of prompts with one token each, if KV suffices (`mix_with_running`).
-    fn mix_decodes(&mut self, rows: &mut Vec<SglangRow>) {
-        if self.leave_out_ending() {
-            self.full = false;
-        }
-        if self.running.is_empty() || !self.has_room_to_decode(None) {
-            return;
-        }
-        self.prepare_decode();
-        for &id in &self.running {
-            let r = &mut self.reqs[id as usize];
-            r.seen = r.tokens();
-            let past = if self.rules.reserve.is_some() { r.tokens() - 1 } else { r.committed - 1 };
-            rows.push(SglangRow { id, past, new: 1, decodes: true });
-        }
-        self.running.clear();
-        self.began_with = 0;
     }
 
     /// Takes what a batch gave. `accepted` says how many drafts of a decode request were right.
@@ -491,25 +344,5 @@ impl Sglang {
     /// The share of the outputs that admission expects running requests to make.
     pub fn new_token_ratio(&self) -> f64 {
         self.ratio.current
-    }
-}
-
-/// How much of their outputs running requests are expected to make (`NewTokenRatioTracker`).
-struct NewTokenRatio {
-    start: f64,
-    least: f64,
-    decay: f64,
-    current: f64,
-}
-
-impl NewTokenRatio {
-    fn new(conservativeness: f64) -> NewTokenRatio {
-        let start = (0.7 * conservativeness).min(1.0);
-        let least = (start * 0.14).min(1.0);
-        NewTokenRatio { start, least, decay: (start - least) / 600.0, current: start }
-    }
-
-    fn decay(&mut self) {
-        self.current = (self.current - self.decay).max(self.least);
     }
 }
