@@ -1,5 +1,6 @@
 //! `foretoken capacity`: finds the highest rate of requests at which each policy keeps the experiment's latency bounds.
 
+use super::answer::answer;
 use super::print;
 use crate::cli::format::Format;
 use crate::shipped;
@@ -70,7 +71,11 @@ pub fn run(args: &CapacityArgs) -> Result<()> {
         Format::Json => CAPACITY_JSON,
     };
     let path = folder.path().join(name);
-    print(&fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?)?;
+    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+    match args.format {
+        Format::Table => answer(&text, |_, _| false)?,
+        Format::Json => print(&text)?,
+    }
     if folder.path().join(PAGE).exists() {
         eprintln!("page: {}", folder.path().join(PAGE).display());
     }

@@ -1,6 +1,7 @@
 //! `foretoken fleet`: finds, for each policy, the fewest GPUs with which a fleet serves the experiment's load within
 //! the experiment's latency bounds.
 
+use super::answer::answer;
 use super::print;
 use crate::cli::format::Format;
 use crate::shipped;
@@ -85,7 +86,11 @@ pub fn run(args: &FleetArgs) -> Result<()> {
         Format::Json => FLEET_JSON,
     };
     let path = folder.path().join(name);
-    print(&fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?)?;
+    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+    match args.format {
+        Format::Table => answer(&text, |_, _| false)?,
+        Format::Json => print(&text)?,
+    }
     if folder.path().join(PAGE).exists() {
         eprintln!("page: {}", folder.path().join(PAGE).display());
     }

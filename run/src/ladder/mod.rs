@@ -15,5 +15,5 @@ mod rungs;
 
 pub use climb::{Ladder, Ladders, Rung};
 pub use plan::of as plan_of;
-pub use render::{page, render, render_json};
+pub use render::{best, page, render, render_json};
 pub use rungs::RUNGS;

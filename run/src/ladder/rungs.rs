@@ -1,6 +1,9 @@
 //! The rungs of a ladder, which splits a policy's loss against the best oracle, in order from the policy without added
 //! knowledge to the oracle.
 
+/// The number of the first rung that is knowledge which no server has when it drafts.
+pub const HIDDEN: usize = 4;
+
 /// The rungs of a ladder in order: (name, the knowledge that the policy gets on this rung).
 pub const RUNGS: [(&str, &str); 7] = [
     ("cost", "the true cost of passes instead of its belief"),
