@@ -15,6 +15,7 @@ mod views;
 mod work;
 
 use foretoken_run::spec::problem::Problem;
+use foretoken_sim::metrics::RatioInterval;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 
@@ -47,6 +48,14 @@ fn as_toml(py: Python<'_>, json: &str, document: bool) -> PyResult<String> {
     if document { toml::to_string(&value).map_err(|e| wrong(e.to_string())) } else { Ok(value.to_string()) }
 }
 
+/// The mean of the ratios of runs, one for each seed, the ends of its 95 % interval, and the number of seeds. The ends
+/// are `None` with one seed.
+#[pyfunction]
+fn ratio_interval(py: Python<'_>, ratios: Vec<f64>) -> PyResult<(f64, Option<f64>, Option<f64>, usize)> {
+    let of = RatioInterval::of(&ratios).ok_or_else(|| errors::of(py, &Problem::bad_input("there is no ratio")))?;
+    Ok((of.mean, of.low, of.high, of.n))
+}
+
 /// Registers the functions and classes of the module.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -55,6 +64,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(decide, module)?)?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(as_toml, module)?)?;
+    module.add_function(wrap_pyfunction!(ratio_interval, module)?)?;
     module.add_function(wrap_pyfunction!(outside::register, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::run, module)?)?;
     module.add_function(wrap_pyfunction!(experiment::capacity, module)?)?;

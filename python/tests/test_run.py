@@ -82,6 +82,18 @@ def test_speedups_have_intervals(experiment):
     own = results.summary.group_by("policy", "sweep.engine.max_num_seqs").agg(least=polars.min("speedup"), most=polars.max("speedup"))
     both = drafting.join(own, on=["policy", "sweep.engine.max_num_seqs"])
     assert len(both) == len(drafting) and both["mean"].is_between(both["least"], both["most"]).all()
+    # Over plain decoding by name: the same numbers. Over another policy: ratios of latencies, seed by seed.
+    by_name = results.speedups(over="autoregressive").join(drafting, on=["policy", "sweep.engine.max_num_seqs"])
+    assert len(by_name) == len(drafting)
+    for column in ["mean", "low", "high"]:
+        assert (by_name[column] - by_name[f"{column}_right"]).abs().max() < 1e-9
+    first = drafting["policy"][0]
+    e2e = results.summary.pivot(on="policy", index=["sweep.engine.max_num_seqs", "seed"], values="e2e_mean_s")
+    for row in results.speedups(over=first).iter_rows(named=True):
+        here = e2e.filter(polars.col("sweep.engine.max_num_seqs") == row["sweep.engine.max_num_seqs"])
+        assert row["mean"] == pytest.approx((here[first] / here[row["policy"]]).mean(), rel=1e-12)
+    with pytest.raises(BadInput, match="no policy"):
+        results.speedups(over="nothing")
 
 
 def test_a_complete_folder_is_read_and_an_unfinished_one_goes_on(experiment, tmp_path):

@@ -34,7 +34,7 @@ pub use figures::{
     Kind, LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind,
     TriedRate, Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, column_figures,
     cost_figure, figures, frontier_figure, gain_figure, ladder_figure, positions_figure, predicted_figure,
-    profile_figures, validation_figures, write_figures,
+    profile_figures, range_bar, validation_figures, write_figures,
 };
 pub use fleet::{FleetCell, FleetEntry};
 pub use mark::{Mark, Marked};

@@ -83,6 +83,13 @@ impl Swept {
         }
     }
 
+    /// The setting and its value as text, such as `request rate = 2 requests/s`.
+    pub fn in_words(&self) -> String {
+        let unit =
+            if self.is_its_unit() || self.unit.is_empty() { String::new() } else { format!("\u{a0}{}", self.unit) };
+        format!("{} = {}{unit}", self.name, self.shown())
+    }
+
     /// True if the setting's name is the unit of its values, such as `replicas`. The unit is then not written again.
     pub fn is_its_unit(&self) -> bool {
         self.name == self.unit

@@ -195,6 +195,17 @@ pub struct PolicyResult {
 }
 
 impl Comparison {
+    /// The policy to mark in the table of variant number `variant`: the advised one, or, of several settings, the
+    /// fastest that a server can run. `None` without such a policy.
+    pub fn best_at(&self, variant: usize) -> Option<&str> {
+        if self.variants.len() == 1 && variant == 0 {
+            return self.advised.as_deref();
+        }
+        let able = self.variants.get(variant)?.policies.iter().filter(|p| !p.sees_hidden_truth);
+        let timed = able.filter_map(|p| Some((p, p.e2e_mean_s?.mean)));
+        Some(&timed.min_by(|a, b| a.1.total_cmp(&b.1))?.0.policy)
+    }
+
     /// Reads the comparison that the results folder `folder` keeps.
     pub fn kept_in(folder: &Path) -> Result<Comparison> {
         let path = folder.join(REPORT_JSON);

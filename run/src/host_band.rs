@@ -89,7 +89,7 @@ impl HostBand {
     /// The sentences of the report on how host time would change the policy's speedup.
     pub fn in_words(&self) -> String {
         let HostBand { source, policy, seed, tried } = self;
-        let begin = "No host time is counted ([engine.host])";
+        let begin = "No host time is counted";
         let becomes = match tried.as_slice() {
             [] => {
                 return format!(

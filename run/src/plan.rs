@@ -126,12 +126,6 @@ pub struct Entrant {
 }
 
 impl Plan {
-    /// The value of the setting at a path of the experiment, defaults included, as TOML; `None` if there is no such
-    /// setting.
-    pub fn resolved_at(&self, path: &Path) -> Option<String> {
-        path.find(&self.resolved).map(ToString::to_string)
-    }
-
     /// The experiment with all defaults as TOML, for a file in the folder `results`. Relative paths are rewritten so
     /// that they start at `results`.
     pub fn resolved_for(&self, results: &FilePath) -> Result<String> {

@@ -1,5 +1,6 @@
 //! The comparison of policies as text, in ASCII only, so that it looks the same in a terminal, a log and a diff.
 
+use crate::cells::in_words;
 use crate::compare::{Comparison, PolicyResult, VariantResult};
 use crate::offered::Offered;
 use crate::scaled::ScaledResult;
@@ -90,7 +91,8 @@ fn heading(c: &Comparison) -> String {
 }
 
 fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
-    let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
+    let named = |choice| ascii(&in_words(choice).in_words());
+    let mut parts: Vec<String> = v.sweep.iter().map(named).collect();
     parts.push(requests(v));
     parts.extend(v.load.as_ref().map(Offered::in_words));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
@@ -116,7 +118,7 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
 fn scaled(v: &VariantResult) -> String {
     let Some(from) = &v.slo_scaled_from else { return String::new() };
     let elsewhere: Vec<String> =
-        from.sweep.iter().filter(|c| !v.sweep.contains(c)).map(|c| format!("{} = {}", c.path, c.value)).collect();
+        from.sweep.iter().filter(|c| !v.sweep.contains(c)).map(|c| ascii(&in_words(c).in_words())).collect();
     let mark = if from.overloaded_seeds.is_empty() { "" } else { " !" };
     match elsewhere.as_slice() {
         [] => mark.to_owned(),

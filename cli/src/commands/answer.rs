@@ -1,5 +1,5 @@
-//! Answers on a terminal: the answer comes last, where the eye is, and in bold, as does its row in the table. Elsewhere
-//! the text stays as it is.
+//! Answers on a terminal: the answer comes last, where the eye is, wrapped and in bold, as is the best row of each
+//! table. Elsewhere the text stays as it is.
 
 use super::{print, write};
 use anstream::AutoStream;
@@ -8,32 +8,38 @@ use foretoken_run::spec::problem::Result;
 use foretoken_run::spec::shown;
 use std::io::IsTerminal;
 
-/// Prints a text whose first paragraph is the answer.
-pub fn answer(text: &str) -> Result<()> {
+/// The width to which an answer is wrapped on a terminal.
+const WIDTH: usize = 80;
+
+/// Prints a text whose first paragraph is the answer. `best` says whether a line that starts with a word is the best
+/// row of the n-th paragraph behind it. A line that starts with `> ` is one too.
+pub fn answer(text: &str, best: impl Fn(usize, &str) -> bool) -> Result<()> {
     let out = std::io::stdout();
     if !out.is_terminal() {
         return print(text);
     }
     let colour = AutoStream::choice(&out) != anstream::ColorChoice::Never;
-    write(&on_a_terminal(&shown::escape(text), colour))
+    write(&on_a_terminal(&shown::escape(text), colour, best))
 }
 
-/// The text with its first paragraph at the end. With colour, the answer and its row are bold, and warnings red.
-fn on_a_terminal(text: &str, colour: bool) -> String {
+/// The text with its first paragraph at the end. With colour, the answer and the best rows are bold, and warnings red.
+fn on_a_terminal(text: &str, colour: bool, best: impl Fn(usize, &str) -> bool) -> String {
     let (answer, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    let advised = answer.strip_prefix("Run ").and_then(|words| words.split([' ', ':', ',']).next());
     let styled =
         |line: &str, style: Style| if colour { format!("{style}{line}{style:#}\n") } else { format!("{line}\n") };
-    let style = |line: &str| match line.trim_start() {
-        l if l.starts_with("> ") || advised.is_some() && l.split(' ').next() == advised => Style::new().bold(),
+    let style = |paragraph: usize, line: &str| match line.trim_start() {
+        l if l.starts_with("> ") || best(paragraph, l.split(' ').next().unwrap_or_default()) => Style::new().bold(),
         l if l.starts_with("! ") || l.starts_with("warning") => AnsiColor::Red.on_default(),
         _ => Style::new(),
     };
-    let mut shown: String = rest.trim_end().lines().map(|line| styled(line, style(line))).collect();
-    if !shown.is_empty() {
+    let mut shown = String::new();
+    for (i, paragraph) in rest.trim_end().split("\n\n").filter(|paragraph| !paragraph.is_empty()).enumerate() {
+        shown.extend(paragraph.lines().map(|line| styled(line, style(i, line))));
         shown.push('\n');
     }
-    answer.trim_end().lines().for_each(|line| shown += &styled(line, Style::new().bold()));
+    for line in textwrap::fill(answer.trim_end(), textwrap::Options::new(WIDTH).break_words(false)).lines() {
+        shown += &styled(line, Style::new().bold());
+    }
     shown
 }
 
@@ -44,14 +50,25 @@ mod tests {
     #[test]
     fn the_answer_comes_last_and_its_row_is_bold() {
         let text = "Run fixed-5 (as good: a): 2x\n\n policy  E2E\n fixed-1  2\n fixed-5  1\n! wrong\n";
+        let fifth = |_, policy: &str| policy == "fixed-5";
         assert_eq!(
-            on_a_terminal(text, false),
+            on_a_terminal(text, false, fifth),
             " policy  E2E\n fixed-1  2\n fixed-5  1\n! wrong\n\nRun fixed-5 (as good: a): 2x\n"
         );
-        let lines: Vec<String> = on_a_terminal(text, true).lines().map(str::to_owned).collect();
+        let lines: Vec<String> = on_a_terminal(text, true, fifth).lines().map(str::to_owned).collect();
         assert_eq!(lines[2], "\u{1b}[1m fixed-5  1\u{1b}[0m");
         assert_eq!((lines[1].as_str(), lines[3].as_str()), (" fixed-1  2", "\u{1b}[31m! wrong\u{1b}[0m"));
         assert!(lines[5].starts_with("\u{1b}[1mRun fixed-5"));
-        assert_eq!(on_a_terminal("All\n", false), "All\n");
+        assert_eq!(on_a_terminal("All\n", false, |_, _| false), "All\n");
+    }
+
+    /// In a sweep each setting has its own best row, and a row with `>` is one anywhere.
+    #[test]
+    fn each_setting_has_its_best_row() {
+        let text = "Up to 2: b.\n\nx = 1\n a  1\n b  2\n\nx = 2\n a  2\n b  1\n\n > c  1\n";
+        let shown = on_a_terminal(text, true, |i, policy| [Some("a"), Some("b")].get(i) == Some(&Some(policy)));
+        let bold: Vec<&str> =
+            shown.lines().filter_map(|line| line.strip_prefix("\u{1b}[1m")?.strip_suffix("\u{1b}[0m")).collect();
+        assert_eq!(bold, [" a  1", " b  1", " > c  1", "Up to 2: b."]);
     }
 }

@@ -122,7 +122,7 @@ pub fn run(args: &AskArgs) -> Result<()> {
     let _watch = work().interrupt.watch();
     let answer = ask(&options, work().interrupt.flag())?;
     match args.format {
-        Format::Table => tell(&answer.in_words()),
+        Format::Table => tell(&answer.in_words(), |_, _| false),
         Format::Json => {
             print(&(serde_json::to_string_pretty(&answer).map_err(|e| Problem::failed(e.to_string()))? + "\n"))
         }

@@ -2,6 +2,7 @@
 //! how much slower the policy is than the best oracle, a policy that knows more than a server can. The parts are called
 //! rungs.
 
+use super::answer::answer;
 use super::print;
 use crate::cli::format::Format;
 use crate::cli::results::ResultsArgs;
@@ -10,7 +11,7 @@ use clap::Args;
 use foretoken_report::read_cells;
 use foretoken_run::cells::{LADDER_JSON, LADDER_PAGE, entries};
 use foretoken_run::complete::{Complete, How, complete};
-use foretoken_run::ladder::{Ladders, page, plan_of, render, render_json};
+use foretoken_run::ladder::{Ladders, best, page, plan_of, render, render_json};
 use foretoken_run::spec::problem::{Problem, Result};
 use std::path::PathBuf;
 
@@ -54,8 +55,8 @@ pub fn run(args: &LadderArgs) -> Result<()> {
     };
     write(LADDER_JSON, render_json(&ladders))?;
     eprintln!("page: {}\nresults: {}", write(LADDER_PAGE, page(&ladders).html())?.display(), folder.path().display());
-    print(&match args.format {
-        Format::Table => render(&ladders),
-        Format::Json => render_json(&ladders),
-    })
+    match args.format {
+        Format::Table => answer(&render(&ladders), |_, policy| best(&ladders) == Some(policy)),
+        Format::Json => print(&render_json(&ladders)),
+    }
 }

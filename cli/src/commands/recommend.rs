@@ -131,7 +131,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
     let advice = recommend(&ask, work().interrupt.flag())?;
     write(&advice, &folder, args.overwrite)?;
     match args.format {
-        Format::Table => answer(&advice.in_words())?,
+        Format::Table => answer(&advice.in_words(), |_, _| false)?,
         Format::Json => {
             let path = folder.join(ADVICE);
             print(&fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?)?;

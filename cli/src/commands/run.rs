@@ -105,6 +105,9 @@ pub enum RunFormat {
     Latex,
 }
 
+/// Name of the page with all answers that a folder of experiments gives to questions.
+const QUESTIONS: &str = "questions.html";
+
 /// Runs one experiment, one shard of it, or all experiments of a folder. Prints the results.
 pub fn run(args: &RunArgs) -> Result<()> {
     if args.file.is_dir() {
@@ -139,7 +142,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     match (args.format, results) {
         (RunFormat::Table, Some(results)) => {
             let width = if args.wide { Width::Wide } else { Width::Narrow };
-            answer(&table::render(&results.comparison, args.show_implied, width))?
+            let c = &results.comparison;
+            answer(&table::render(c, args.show_implied, width), |variant, policy| c.best_at(variant) == Some(policy))?
         }
         _ => print_report(args, &folder)?,
     }
@@ -174,7 +178,13 @@ fn run_folder(args: &RunArgs) -> Result<()> {
             scenarios.finished(&plan.name, scenario);
         }
     }
-    let standings = scenarios.standings(args.quick, args.output.as_deref().unwrap_or(Path::new("results")))?;
+    let folder = args.output.as_deref().unwrap_or(Path::new("results"));
+    if !answers.is_empty() {
+        let (path, page) = (folder.join(QUESTIONS), questions::page(answers.iter().map(|(name, a)| (*name, a))));
+        fs_err::write(&path, page.html()).map_err(|e| Problem::failed(e.to_string()))?;
+        eprintln!("questions: {}", path.display());
+    }
+    let standings = scenarios.standings(args.quick, folder)?;
     print(&folder_text(args.format, &reports, &answers, standings.as_ref()))
 }
 

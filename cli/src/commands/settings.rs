@@ -7,6 +7,7 @@ use foretoken_profiler::hardware::models::catalog;
 use foretoken_run::spec::experiment::Experiment;
 use foretoken_run::spec::problem::{Problem, Result, nearest};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 pub const EXAMPLES: &str = "Examples:
@@ -29,6 +30,7 @@ pub struct SettingsArgs {
 const MANY: usize = 30;
 
 /// A key of an experiment, with its path and its description.
+#[derive(Clone)]
 struct Setting {
     path: String,
     /// The setting's type and default as text, such as `number, 256`.
@@ -71,10 +73,14 @@ fn page() -> Result<()> {
     let cell = |text: &str| text.replace('|', "\\|");
     let mut text =
         "# Settings\n\nEvery key of an experiment, generated from its schema by `foretoken settings --markdown`. \
-                    `foretoken policies show NAME`\nprints a policy's settings.\n"
+                    `foretoken policies show NAME`\nprints a policy's settings, `foretoken settings slo` the keys of \
+                    one table. Keys of the shipped experiments alone: `foretoken settings paper`, `question` and `arena`.\n"
             .to_owned();
     let mut part = String::new();
-    for s in all_settings() {
+    let own = ["paper", "question", "arena"];
+    let users =
+        all_settings().into_iter().filter(|s| !own.contains(&s.path.split(['.', '[']).next().unwrap_or_default()));
+    for s in without_repeats(users.collect()) {
         let own = s.path.split(['.', '[']).next().unwrap_or_default().to_owned();
         if own != part {
             write!(text, "\n## {own}\n\n| key | value | meaning |\n|---|---|---|\n").expect("a string grows");
@@ -120,6 +126,39 @@ fn page() -> Result<()> {
         .expect("a string grows");
     }
     print(&text)
+}
+
+/// Replaces the keys of a table that repeat an earlier table's keys by one line that names the earlier table:
+/// `hardware.draft` has the keys of `hardware.target`.
+fn without_repeats(all: Vec<Setting>) -> Vec<Setting> {
+    let keys = |table: &str, rows: &[Setting]| -> String {
+        rows.iter().map(|s| format!("{} {} {}\n", &s.path[table.len()..], s.kind, s.says)).collect()
+    };
+    // The costs of a pass are said where a user looks for them, though an earlier table has them too.
+    let costs: Vec<Setting> = all.iter().filter(|s| s.path.starts_with("hardware.target.")).cloned().collect();
+    let mut first = BTreeMap::from([(keys("hardware.target", &costs), "hardware.target".to_owned())]);
+    let mut kept = Vec::new();
+    let mut rest = all.as_slice();
+    'next: while let Some(s) = rest.first() {
+        for (end, _) in s.path.match_indices('.') {
+            let table = &s.path[..end];
+            let below = |s: &&Setting| s.path.strip_prefix(table).is_some_and(|key| key.starts_with('.'));
+            let n = rest.iter().take_while(below).count();
+            if n < MANY {
+                continue;
+            }
+            let earlier = first.entry(keys(table, &rest[..n])).or_insert_with(|| table.to_owned());
+            if *earlier != table {
+                let says = format!("The same keys as in `{earlier}`.");
+                kept.push(Setting { path: table.to_owned(), kind: "table".to_owned(), says });
+                rest = &rest[n..];
+                continue 'next;
+            }
+        }
+        kept.push(s.clone());
+        rest = &rest[1..];
+    }
+    kept
 }
 
 /// All keys of an experiment, except the keys below `policies`, which `foretoken policies show` prints.
@@ -223,6 +262,15 @@ fn one_line(schema: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_repeats_another_is_one_line() {
+        let kept = without_repeats(all_settings());
+        let under = |table: &str| kept.iter().filter(|s| s.path.starts_with(&format!("{table}."))).count();
+        assert!(under("hardware.target") > 100 && under("hardware.draft") == 0 && under("belief.fitted_to") < 5);
+        let draft = kept.iter().find(|s| s.path == "hardware.draft").unwrap();
+        assert_eq!(draft.says, "The same keys as in `hardware.target`.");
+    }
 
     #[test]
     fn keys_have_their_type_default_and_description() {

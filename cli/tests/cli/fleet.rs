@@ -267,9 +267,12 @@ fn the_fewest_replicas_are_found_and_an_interrupted_search_resumes() {
     let done = foretoken(&place, &[&["fleet", "x.toml", "-o", "whole"], PRICE.as_slice()].concat());
     assert!(done.status.success(), "{}", stderr(&done));
     let text = String::from_utf8(done.stdout).unwrap();
-    for words in
-        ["the fewest GPUs with which 95 % of requests keep TTFT within 300 ms", "three ways", "perfect", "no drafts"]
-    {
+    for words in [
+        "the fewest GPUs with which 95 % of requests keep TTFT within 300 ms",
+        "three ways",
+        "by division",
+        "no drafts",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let json = |out: &str| -> Value {
@@ -290,9 +293,11 @@ fn the_fewest_replicas_are_found_and_an_interrupted_search_resumes() {
     }
     assert!(place.path("whole/figures/frontier.svg").exists());
     let headline = whole["headlines"][0].as_str().unwrap();
-    assert!(headline.contains(" costs ") && text.contains(headline), "{headline}");
+    assert!(headline.contains(" this load for ") && text.contains(headline), "{headline}");
     let page = std::fs::read_to_string(place.path("whole/fleet.html")).unwrap();
-    for words in [headline, "The same GPUs, three ways", "Where drafts stop paying", "Speedup by drafts", "2 seeds"] {
+    for words in
+        [headline, "The same GPUs, three ways", "Where drafts stop paying", "without drafts over that with", "2 seeds"]
+    {
         assert!(page.contains(words), "{words}");
     }
 

@@ -18,6 +18,7 @@ mod decide;
 mod devtools;
 mod directions;
 mod doctor;
+mod doors;
 mod engine;
 mod every_key;
 mod every_page;

@@ -6,7 +6,7 @@ use std::process::Command;
 const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
 
 /// The code blocks of a page in one language, without the lines that fence them.
-fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
+pub fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
     let fence = format!("```{language}\n");
     page.split(fence.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }

@@ -98,8 +98,14 @@ class Results(_Folder):
         """Prints the comparison as ``foretoken run`` does."""
         print(self._text("report.txt"), end="")
 
-    def speedups(self) -> polars.DataFrame:
-        """The speedup of each policy over plain decoding, with its 95 % interval over seeds.
+    def speedups(self, over: str | None = None) -> polars.DataFrame:
+        """The speedup of each policy over plain decoding or over another policy, with its 95 % interval over seeds.
+
+        Parameters
+        ----------
+        over : str, optional
+            The label of the policy whose mean end-to-end latency is divided by each other policy's, seed by seed.
+            Default: plain decoding, which the experiment need not list.
 
         Returns
         -------
@@ -108,6 +114,20 @@ class Results(_Folder):
             seeds. One seed has no interval: ``low`` and ``high`` are null. A policy without a speedup is left out.
         """
         rows: list[dict[str, Any]] = []
+        ends = {"mean": polars.Float64, "low": polars.Float64, "high": polars.Float64}
+        if over is not None:
+            swept_columns = [column for column in self.summary.columns if column.startswith("sweep.")]
+            at = [*swept_columns, "seed"]
+            base = self.summary.filter(policy=over).select(*at, over_s="e2e_mean_s")
+            if base.is_empty():
+                raise BadInput(f"{self.path} has no policy `{over}`", hint="Results.summary names its policies")
+            others = self.summary.filter(polars.col("policy") != over).join(base, on=at, nulls_equal=True)
+            ratios = others.with_columns(ratio=polars.col("over_s") / polars.col("e2e_mean_s")).drop_nulls("ratio")
+            for key, of in ratios.group_by("policy", *swept_columns, maintain_order=True):
+                names = dict(zip(["policy", *swept_columns], key, strict=True))
+                interval = _native.ratio_interval(of["ratio"].to_list())
+                rows.append(names | dict(zip(["mean", "low", "high", "seeds"], interval, strict=True)))
+            return polars.DataFrame(rows, schema_overrides=ends, infer_schema_length=None)
         for variant in self.comparison["variants"]:
             swept = {
                 f"sweep.{choice['path']}": choice["value"] if choice["number"] is None else choice["number"]
@@ -117,7 +137,6 @@ class Results(_Folder):
                 if (of := policy.get("speedup")) is not None:
                     seen = {"mean": of["mean"], "low": of.get("low"), "high": of.get("high"), "seeds": of["n"]}
                     rows.append({"policy": policy["policy"], **swept, **seen})
-        ends = {"mean": polars.Float64, "low": polars.Float64, "high": polars.Float64}
         return polars.DataFrame(rows, schema_overrides=ends, infer_schema_length=None)
 
     def why(self) -> polars.DataFrame:

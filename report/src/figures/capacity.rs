@@ -58,6 +58,9 @@ pub struct CapacityWords<'a> {
     pub swept: &'a str,
 }
 
+/// Draws one of the figures; `None` if there is nothing to draw.
+type Draw = fn(&[Carried], CapacityWords<'_>, Sheet) -> Option<String>;
+
 const ROW: f64 = 24.0;
 /// Two factors for the axis of request rates. The axis starts at the first factor times the least capacity (highest
 /// rate of a policy) in the panel. It ends at the second factor times the greatest capacity.
@@ -66,7 +69,10 @@ const SHOWN: [f64; 2] = [0.5, 1.6];
 /// Draws `capacity.svg`, `attainment-over-rate.svg` and, if one setting is swept over numbers, `capacity-over.svg`.
 /// Draws nothing if no policy has a capacity, the highest request rate within the SLO bounds.
 pub fn capacity_figures(all: &[Carried], words: CapacityWords<'_>) -> Vec<Figure> {
-    [by_policy(all, words), over_swept(all, words), over_rate(all, words)].into_iter().flatten().collect()
+    let figures: [(&str, Draw); 3] =
+        [("capacity.svg", by_policy), ("capacity-over.svg", over_swept), ("attainment-over-rate.svg", over_rate)];
+    let both = |(file, draw): (&str, Draw)| Figure::on_both(Kind::Capacity, file, |sheet| draw(all, words, sheet));
+    figures.into_iter().filter_map(both).collect()
 }
 
 /// The texts of the swept values, one per panel, in the order of `all`.
@@ -105,31 +111,35 @@ fn high(i: &Interval) -> f64 {
     i.high.unwrap_or(i.mean)
 }
 
-fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
+fn by_policy(all: &[Carried], words: CapacityWords<'_>, sheet: Sheet) -> Option<String> {
     let most = all.iter().filter_map(|c| c.req_s.as_ref().map(high)).reduce(f64::max)?;
     let (rows, panels) = (policies(all), panels(all));
     let labels: Vec<&str> = rows.iter().map(|r| r.0).collect();
-    let widest = all.iter().map(|c| text_width(&c.words, TEXT)).fold(0.0, f64::max);
+    // A row without a rate has its reason where its dot would be.
+    let rates = all.iter().filter(|c| c.req_s.is_some());
+    let widest = rates.map(|c| text_width(&c.words, TEXT)).fold(0.0, f64::max);
+    let wide = panels.len() == 1 && sheet == Sheet::Screen;
     let page = Page {
-        title: "Capacity".to_owned(),
+        title: "The highest rate of each policy".to_owned(),
         source: format!("{}; {}", words.source, words.seeds),
         x_name: "requests a second within the bounds".to_owned(),
         y_name: String::new(),
-        x: Axis::linear(0.0, most, if panels.len() == 1 { 8 } else { 3 }),
+        x: Axis::linear(0.0, most, if wide { 8 } else { 3 }),
         y: Axis::rows(&labels),
         legend: Vec::new(),
         panels: panels.iter().map(|p| ((*p).to_owned(), None)).collect(),
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: widest + 16.0,
-        sheet: Sheet::Screen,
+        sheet,
     };
-    let svg = page.svg(|c, panel, at| {
+    Some(page.svg(|c, panel, at| {
         for (row, (policy, look)) in rows.iter().enumerate() {
             let y = row as f64;
             let Some(of) = all.iter().find(|c| c.policy == *policy && c.at == panels[at]) else { continue };
             c.policy(&ink(policy, *look), || {
-                c.text(&of.words, (panel.to.0 + 8.0, panel.at(0.0, y).1), Anchor::Start, TEXT, INK);
+                let right = if of.req_s.is_some() { panel.to.0 } else { panel.from.0 };
+                c.text(&of.words, (right + 8.0, panel.at(0.0, y).1), Anchor::Start, TEXT, INK);
                 let Some(i) = of.req_s else { return };
                 if let Some((low, high)) = i.ends() {
                     let ends = [low, high].map(|x| panel.at(page.x.clamp(x), y));
@@ -138,13 +148,12 @@ fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
                 c.marker(panel.at(i.mean, y), *look);
             });
         }
-    });
-    Some(Figure::new(Kind::Capacity, "capacity.svg", svg))
+    }))
 }
 
 /// Draws the capacity (the highest request rate within the SLO bounds) over a swept number, one line per policy; `None`
 /// if no setting is swept over at least two numbers.
-fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
+fn over_swept(all: &[Carried], words: CapacityWords<'_>, sheet: Sheet) -> Option<String> {
     let mut values: Vec<f64> = all.iter().map(|c| c.value).collect::<Option<_>>()?;
     values.sort_by(f64::total_cmp);
     values.dedup();
@@ -165,9 +174,9 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         own_x: Vec::new(),
         panel_height: 320.0,
         right: 0.0,
-        sheet: Sheet::Screen,
+        sheet,
     };
-    let svg = page.svg(|c, panel, _| {
+    Some(page.svg(|c, panel, _| {
         for (policy, look) in policies(all) {
             let of = all.iter().filter(|c| c.policy == policy);
             let mut points: Vec<(f64, Interval)> = of.filter_map(|c| Some((c.value?, c.req_s?))).collect();
@@ -183,8 +192,7 @@ fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
                 c.markers(&path, look, MARKER);
             });
         }
-    });
-    Some(Figure::new(Kind::Capacity, "capacity-over.svg", svg))
+    }))
 }
 
 /// The least and the greatest rate on the axis of the panel with the swept values `at`; `None` if no policy has a
@@ -194,11 +202,11 @@ fn rates_of(all: &[Carried], at: &str) -> Option<[f64; 2]> {
     Some([SHOWN[0] * rates().reduce(f64::min)?, SHOWN[1] * rates().reduce(f64::max)?])
 }
 
-fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
+fn over_rate(all: &[Carried], words: CapacityWords<'_>, sheet: Sheet) -> Option<String> {
     let shown: Vec<(&str, [f64; 2])> =
         panels(all).into_iter().filter_map(|at| Some((at, rates_of(all, at)?))).collect();
     let (_, first) = shown.first()?;
-    let ticks = if shown.len() == 1 { 8 } else { 4 };
+    let ticks = if shown.len() == 1 && sheet == Sheet::Screen { 8 } else { 4 };
     let page = Page {
         title: "Requests within their bounds as the rate grows".to_owned(),
         source: format!("{}; {}; grey: the server does not keep up", words.source, words.first_seed),
@@ -211,9 +219,9 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
         own_x: shown.iter().map(|(_, [low, high])| Axis::exact(*low, *high, ticks)).collect(),
         panel_height: 280.0,
         right: 0.0,
-        sheet: Sheet::Screen,
+        sheet,
     };
-    let svg = page.svg(|c, panel, at| {
+    Some(page.svg(|c, panel, at| {
         let ends = [panel.x.start(), panel.x.end()];
         c.line(&ends.map(|x| panel.at(x, 100.0 * words.share)), RULE, 1.2, Dash::Dashed);
         for of in all.iter().filter(|c| c.at == shown[at].0) {
@@ -227,8 +235,7 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
                 }
             });
         }
-    });
-    Some(Figure::new(Kind::Capacity, "attainment-over-rate.svg", svg))
+    }))
 }
 
 #[cfg(test)]
@@ -287,10 +294,13 @@ mod tests {
                 })
                 .collect();
             for figure in capacity_figures(&all, WORDS) {
-                for placed in texts(&figure.svg) {
-                    let (text, right) = (placed.text, placed.to.0);
-                    assert!(!text.ends_with('…'), "{n} panels, {}: {text}", figure.file);
-                    assert!(right <= super::super::style::WIDTH, "{n} panels, {}: {text} ends at {right}", figure.file);
+                let narrow = figure.narrow.unwrap();
+                for (svg, sheet) in [(&figure.svg, Sheet::Screen), (&narrow, Sheet::Phone)] {
+                    for placed in texts(svg) {
+                        let (text, right) = (placed.text, placed.to.0);
+                        assert!(!text.ends_with('…'), "{n} panels, {}: {text}", figure.file);
+                        assert!(right <= sheet.width(), "{n} panels, {}: {text} ends at {right}", figure.file);
+                    }
                 }
             }
         }

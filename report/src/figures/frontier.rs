@@ -50,6 +50,10 @@ const SHOWN: f64 = 3.0;
 
 /// Draws `frontier.svg`, the price of a fleet per hour against a latency; `None` if every run was stopped early.
 pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Option<Figure> {
+    Figure::on_both(Kind::Capacity, "frontier.svg", |sheet| draw(lines, words, sheet))
+}
+
+fn draw(lines: &[FrontierLine], words: &FrontierWords<'_>, sheet: Sheet) -> Option<String> {
     let all = || lines.iter().flat_map(|line| &line.points);
     let slowest = all().map(|p| p.p99_s).reduce(f64::max)?;
     let highest = words.bound_s.map_or(slowest, |bound| slowest.min(SHOWN * bound).max(1.1 * bound));
@@ -65,18 +69,18 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
     let page = Page {
         title: format!("What a fleet costs, and its {}", words.latency),
         source: format!("{}; grey: the load is not carried", words.source),
-        x_name: "price of an hour (GPUs × fleet.price_gpu_hour)".to_owned(),
+        x_name: "price of an hour".to_owned(),
         y_name: format!("p99 {} (ms)", words.latency),
-        x: Axis::linear(0.0, dearest, if panels.len() == 1 { 8 } else { 4 }),
+        x: Axis::linear(0.0, dearest, if panels.len() == 1 && sheet == Sheet::Screen { 8 } else { 4 }),
         y: Axis::linear(0.0, 1e3 * highest, 6),
         legend,
         panels: panels.iter().map(|at| ((*at).to_owned(), None)).collect(),
         own_x: Vec::new(),
         panel_height: 280.0,
         right: 0.0,
-        sheet: Sheet::Screen,
+        sheet,
     };
-    let svg = page.svg(|c, panel, at| {
+    Some(page.svg(|c, panel, at| {
         if let Some(bound) = words.bound_s {
             let ends = [panel.x.start(), panel.x.end()];
             c.line(&ends.map(|x| panel.at(x, 1e3 * bound)), RULE, 1.2, Dash::Dashed);
@@ -90,8 +94,7 @@ pub fn frontier_figure(lines: &[FrontierLine], words: &FrontierWords<'_>) -> Opt
                 c.marker(at, Look { colour, ..line.look });
             }
         }
-    });
-    Some(Figure::new(Kind::Capacity, "frontier.svg", svg))
+    }))
 }
 
 #[cfg(test)]

@@ -29,13 +29,18 @@ const PLAIN: Look = Look { colour: GREY, dash: Dash::Dashed, marker: Marker::Squ
 /// setting. `drafting` and `now` are the labels of drafting and of the present setting. `None` if both gains lack
 /// points.
 pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &str, source: &str) -> Option<Figure> {
+    let draw = |sheet| draw([drafting, now, source], points, plain, sheet);
+    Figure::on_both(Kind::Gain, "gain-over-load.svg", draw)
+}
+
+fn draw([drafting, now, source]: [&str; 3], points: &[GainAt], plain: &[GainAt], sheet: Sheet) -> Option<String> {
     let all = || points.iter().chain(plain);
     let ends = all().flat_map(|p| <[f64; 2]>::from(p.ends.unwrap_or((p.times, p.times))));
     let (low, high) = (ends.clone().reduce(f64::min)?, ends.reduce(f64::max)?);
     let lines = [(drafting, points, DRAFTING), ("plain decoding", plain, PLAIN)];
     let lines = lines.into_iter().filter(|line| !line.1.is_empty()).collect::<Vec<_>>();
     let page = Page {
-        title: format!("Against {now}, as it runs now"),
+        title: format!("Against {now}"),
         source: source.to_owned(),
         x_name: "requests a second".to_owned(),
         y_name: "times as fast (mean end-to-end latency)".to_owned(),
@@ -46,9 +51,9 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
         own_x: Vec::new(),
         panel_height: 320.0,
         right: 0.0,
-        sheet: Sheet::Screen,
+        sheet,
     };
-    let svg = page.svg(|c, panel, _| {
+    Some(page.svg(|c, panel, _| {
         c.line(&[panel.at(page.x.start(), 1.0), panel.at(page.x.end(), 1.0)], RULE, 1.2, Dash::Dashed);
         // The line for drafting is drawn last, so that it lies on top of the line for plain decoding.
         for (_, points, look) in lines.iter().rev() {
@@ -62,8 +67,7 @@ pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &st
                 c.marker(*at, *look);
             }
         }
-    });
-    Some(Figure::new(Kind::Gain, "gain-over-load.svg", svg))
+    }))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub fn cost_figure(fitted: &[(u64, f64)], observed: &[(u64, f64)], source: &str)
         source: source.to_owned(),
         x_name: "tokens in the pass".to_owned(),
         y_name: "time (ms)".to_owned(),
-        x: Axis::linear(0.0, tokens, 8),
+        x: Axis::log(fitted.iter().map(|p| p.0).fold(tokens, f64::min).max(1.0), tokens),
         y: Axis::linear(0.0, time, 6),
         legend: vec![Named::plain("fitted", FITTED), Named::plain("observed steps without drafts", OBSERVED)],
         panels: vec![(String::new(), None)],
@@ -39,9 +39,12 @@ pub fn cost_figure(fitted: &[(u64, f64)], observed: &[(u64, f64)], source: &str)
         sheet: Sheet::Screen,
     };
     let svg = page.svg(|c, panel, _| {
-        let seen = observed.iter().filter(|p| p.0 <= tokens && p.1 <= time).map(|p| panel.at(p.0, p.1));
+        let seen = observed
+            .iter()
+            .filter(|p| (page.x.start()..=tokens).contains(&p.0) && p.1 <= time)
+            .map(|p| panel.at(p.0, p.1));
         c.markers(&apart(seen), OBSERVED, MARKER);
-        let points: Vec<_> = fitted.iter().map(|p| panel.at(p.0, p.1)).collect();
+        let points: Vec<_> = fitted.iter().filter(|p| p.0 >= 1.0).map(|p| panel.at(p.0, p.1)).collect();
         c.line(&points, FITTED.colour, 1.8, FITTED.dash);
         c.markers(&points, FITTED, MARKER);
     });

@@ -27,6 +27,7 @@ mod page;
 mod path;
 mod predicted;
 mod profile;
+mod range;
 mod replica_counts;
 mod replicas;
 mod shades;
@@ -48,6 +49,7 @@ pub use ladder::{LadderBar, ladder_figure};
 pub use learnt::{AtPosition, cost_figure, positions_figure};
 pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
+pub use range::range_bar;
 pub use validation::{RunKind, Validated, ValidatedRun, validation_figures};
 
 use crate::{Cell, Report, ReportError, Staged};
@@ -350,6 +352,11 @@ impl Figure {
     /// A figure without a form for phones.
     pub fn new(kind: Kind, file: impl Into<String>, svg: String) -> Figure {
         Figure { kind, file: file.into(), svg, narrow: None }
+    }
+
+    /// A figure with a form for phones: `draw` draws it for a screen and for a phone. `None` if it draws nothing.
+    pub fn on_both(kind: Kind, file: impl Into<String>, draw: impl Fn(Sheet) -> Option<String>) -> Option<Figure> {
+        Some(Figure { narrow: draw(Sheet::Phone), ..Figure::new(kind, file, draw(Sheet::Screen)?) })
     }
 
     /// The drawing for a page: the SVG, and its form for phones, of which the page's style shows one.

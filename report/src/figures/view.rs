@@ -259,12 +259,7 @@ pub fn count<N: TryInto<u64>>(n: N, what: &str) -> String {
 
 /// Swept values as text, such as `request rate = 2 requests/s, block_size = 16`; empty if nothing is swept.
 pub fn words<'a>(sweep: impl IntoIterator<Item = &'a Swept>) -> String {
-    sweep.into_iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn one(s: &Swept) -> String {
-    let unit = if s.is_its_unit() || s.unit.is_empty() { String::new() } else { format!("\u{a0}{}", s.unit) };
-    format!("{} = {}{unit}", s.name, s.shown())
+    sweep.into_iter().map(Swept::in_words).collect::<Vec<_>>().join(", ")
 }
 
 /// The distinct items, in order of appearance. Two items are the same if `same` says so.

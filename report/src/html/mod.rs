@@ -10,6 +10,6 @@ mod page;
 mod policy;
 mod table;
 
-pub use page::{Page, Part, Section};
+pub use page::{COPY, Page, Part, Section};
 pub use policy::policy;
 pub use table::{Row, Table, Value};

@@ -66,6 +66,8 @@ pub enum Part {
     /// A table that the reader can sort.
     Table(Table),
     Facts(Vec<(String, String)>),
+    /// A line for a terminal, with a button that copies it if the page has the script [`COPY`].
+    Command(String),
     /// Text that is shown as it is, folded away under a title.
     Folded {
         /// The title, which stays visible while the text is folded away.
@@ -101,6 +103,8 @@ const TEMPLATES: [(&str, &str); 3] = [
 const SORT: &str = include_str!("../../templates/sort.js");
 /// The script that emphasizes a policy in a figure while the pointer is on the policy.
 const FORWARD: &str = include_str!("../../templates/forward.js");
+/// The script of pages with a [`Part::Command`]: gives each a button that copies its line.
+pub const COPY: &str = include_str!("../../templates/copy.js");
 /// The script that opens everything folded while the page is printed.
 const PRINT: &str = include_str!("../../templates/print.js");
 
@@ -129,6 +133,7 @@ fn collect<'a>(parts: impl Iterator<Item = &'a Part>, figures: &mut Vec<&'a str>
         match part {
             Part::Figure { svg, .. } => figures.push(svg),
             Part::More { parts, .. } => collect(parts.iter(), figures),
+            Part::Table(table) => figures.extend(table.drawings()),
             _ => {}
         }
     }

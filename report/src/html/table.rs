@@ -34,6 +34,8 @@ pub struct Value {
     pub number: bool,
     /// The address that the text links to; empty for no link.
     pub link: String,
+    /// A small picture above the text, an SVG document, which must be trusted; empty for none.
+    pub drawing: String,
     /// The colour, dash and marker of a policy, drawn before its name.
     #[serde(serialize_with = "swatch")]
     pub swatch: Option<Look>,
@@ -44,6 +46,12 @@ impl Table {
     pub fn new(caption: &str, columns: &[(&str, &str)]) -> Table {
         let columns = columns.iter().map(|&(name, meaning)| (name.to_owned(), meaning.to_owned())).collect();
         Table { caption: caption.to_owned(), columns, rows: Vec::new() }
+    }
+
+    /// The small pictures of the table, as SVG documents.
+    pub fn drawings(&self) -> impl Iterator<Item = &str> {
+        let values = self.rows.iter().flat_map(|row| &row.values);
+        values.map(|value| value.drawing.as_str()).filter(|svg| !svg.is_empty())
     }
 }
 

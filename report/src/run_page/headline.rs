@@ -61,10 +61,10 @@ fn said(report: &Report, view: &View, combination: &[Swept], ranking: Option<&Ra
 /// The text if no policy can be compared with autoregressive decoding. If only one policy ran, the text gives its
 /// numbers.
 fn nothing(report: &Report, view: &View) -> String {
-    let next = match report.source {
-        Source::Observed => {
-            " To calibrate, observe the same server without drafts and with drafts of 3 tokens, then run `foretoken calibrate`."
-        }
+    let drafts = view.policies.first().and_then(|(policy, _)| fixed_length(report, policy));
+    let next = match (report.source, drafts) {
+        (Source::Observed, Some(0)) => " Next: start the server with drafts, observe it again, and calibrate on both.",
+        (Source::Observed, _) => " Next: start the server without drafts, observe it again, and calibrate on both.",
         _ => "",
     };
     let [(policy, _)] = view.policies.as_slice() else {

@@ -61,11 +61,11 @@ pub const TIMING: &str = "timing.js";
 pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     let view = View::new(report);
     let mut lead = Vec::new();
-    lead.extend(run.partial.clone().map(Part::Warning));
-    lead.extend(empty_policies(report).map(Part::Warning));
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
     let mut said = headline::parts(report, &view).into_iter();
     lead.extend(said.next());
+    lead.extend(run.partial.clone().map(Part::Warning));
+    lead.extend(empty_policies(report).map(Part::Warning));
     // The picture comes before the notes. A sweep has its table of settings there.
     let alone = view.combinations.len() == 1;
     lead.extend(if alone { behind(&view, &pick) } else { vec![] });
@@ -279,7 +279,20 @@ fn shown<'a>(
     // run an oracle, and an observed server keeps its own settings.
     let observed = source == Source::Observed;
     first.retain(|s| !observed || has_figures(s));
-    first
+    if without_behind { folded_together(first) } else { first }
+}
+
+/// Puts the figures of the speedup and of the regret into one section, folded: above it, the figure of the distance to
+/// the fastest policy shows the same latencies.
+fn folded_together(sections: Vec<Section>) -> Vec<Section> {
+    let same = |section: &Section| ["speedup", "regret"].contains(&section.id.as_str()) && has_figures(section);
+    let (same, mut others): (Vec<Section>, Vec<Section>) = sections.into_iter().partition(same);
+    let folded = same.into_iter().map(|section| Part::More { title: section.title, parts: section.parts });
+    let parts: Vec<Part> = folded.collect();
+    if !parts.is_empty() {
+        others.insert(0, Section { parts, ..Section::new("same", "The same against other policies") });
+    }
+    others
 }
 
 /// The texts and drawings of a section that shows `figures`. Of the figures of batch size over time, and of the figures

@@ -246,14 +246,15 @@ fn a_policy_that_finished_nothing_is_named_and_breaks_nothing() {
 }
 
 #[test]
-fn a_partial_run_says_so_first_and_warnings_are_listed() {
+fn a_partial_run_says_so_behind_the_answer_and_warnings_are_listed() {
     let run = RunFacts {
         partial: Some("3 of 12 cells are finished".into()),
         warnings: vec!["adaspec: something".into()],
         ..RunFacts::default()
     };
     let page = html(&related(report(2, &[], &[], 2, 60)), &run);
-    assert!(page.find("3 of 12 cells").unwrap() < page.find("class=\"headline\"").unwrap());
+    let at = |text: &str| page.find(text).unwrap();
+    assert!(at("class=\"headline\"") < at("3 of 12 cells") && at("3 of 12 cells") < at("<nav"));
     assert!(page.contains("<li>adaspec: something</li>"));
 }
 

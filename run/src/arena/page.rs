@@ -2,21 +2,28 @@
 //! table of scenarios. The table of policies names the scenarios in which a policy is slower than the best fixed draft
 //! length with 95 % certainty.
 
-use super::render::{heading, legend, losses, name, short};
+use super::render::{heading, headline, legend, losses, name, short};
 use super::scenario::Part;
 use super::standings::{Standing, Standings};
 use foretoken_policies::PolicySpec;
 use foretoken_report::html::{Page, Part as Of, Row, Section, Table, Value};
 use foretoken_report::{ArenaMap, arena_figure};
 
+/// The figure shows the policies up to this rank.
+const RANKS: usize = 15;
+
 /// The HTML page with the arena's table, which ranks all policies over all scenarios.
 pub fn page(s: &Standings) -> Page {
     let mut whole = Section::new("arena", "All policies in all scenarios");
     if let Some(figure) = arena_figure(&map(s), &format!("{}; rows by rank", heading(s))) {
-        let caption = "A row is a policy, a column a scenario. Light is good. Grey names are bounds, which see what no server sees.";
-        whole.parts.push(Of::Figure { svg: figure.svg, caption: caption.to_owned() });
+        let caption = format!(
+            "Light is good. Shown are the first {RANKS} ranks and the best of each scenario; the table below has all policies and \
+             the bounds, which see what no server sees."
+        );
+        whole.parts.push(Of::Figure { svg: figure.on_a_page(), caption });
     }
-    whole.parts.push(Of::Table(policies(s)));
+    let title = format!("All {} policies and bounds", s.rows.len());
+    whole.parts.push(Of::More { title, parts: vec![Of::Table(policies(s))] });
     let mut each = Section::new("scenarios", "Scenarios");
     each.parts.push(Of::Table(scenarios(s)));
     let mut notes = Section::new("notes", "Notes on the numbers");
@@ -33,20 +40,9 @@ pub fn page(s: &Standings) -> Page {
     }
 }
 
-/// The headline of the arena's page: a sentence that names the policies with the first and the second rank, and their
-/// scores. If fewer than two policies have a rank, the sentence says so.
-fn headline(s: &Standings) -> String {
-    let ranked: Vec<&Standing> = s.rows.iter().filter(|row| row.rank.is_some()).collect();
-    match ranked.as_slice() {
-        [first, second, ..] => format!(
-            "{} leads with a score of {:.1}, before {} with {:.1} (0 is the best oracle of each scenario).",
-            first.policy,
-            100.0 * first.score,
-            second.policy,
-            100.0 * second.score
-        ),
-        _ => "No two policies ran in all scenarios.".to_owned(),
-    }
+/// The policies that the figure and the open table show: the first ranks, and the best of each scenario.
+fn shown(row: &Standing, s: &Standings) -> bool {
+    row.rank.as_ref().is_some_and(|r| r.rank <= RANKS) || s.scenarios.iter().any(|c| c.best == row.policy)
 }
 
 fn map(s: &Standings) -> ArenaMap {
@@ -61,10 +57,13 @@ fn map(s: &Standings) -> ArenaMap {
         (name.strip_prefix(&format!("{set}-")).unwrap_or(&name).to_owned(), set.to_owned())
     };
     let losses = |row: &Standing| order.iter().map(|&i| row.fields[i].as_ref().map(|f| 100.0 * f.loss.mean)).collect();
+    let rows = || s.rows.iter().filter(|row| shown(row, s));
+    let best = |&i: &usize| rows().position(|row| row.policy == s.scenarios[i].best);
     ArenaMap {
-        policies: s.rows.iter().map(|row| (name(row, s), is_bound(row))).collect(),
+        policies: rows().map(|row| name(row, s)).collect(),
         scenarios: order.iter().map(column).collect(),
-        losses: s.rows.iter().map(losses).collect(),
+        best: order.iter().map(best).collect(),
+        losses: rows().map(losses).collect(),
     }
 }
 

@@ -14,8 +14,8 @@ type Grid = Vec<Vec<String>>;
 /// The arena's standings as ASCII text for a terminal: the table of policies by rank, the table of scenarios, the
 /// legend of the columns, and the scenarios that could not run.
 pub fn render(s: &Standings) -> String {
-    let mut text =
-        format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7, 8]));
+    let mut text = headline(s) + "\n\n";
+    text += &format!("{}\n\n{}\n{}\n", heading(s), plain(policies(s), &[1]), plain(scenarios(s), &[0, 1, 3, 5, 7, 8]));
     legend(s).iter().for_each(|line| text += &format!("{line}\n"));
     for (name, why) in &s.skipped {
         text += &format!("skipped: {name}: {why}\n");
@@ -26,7 +26,7 @@ pub fn render(s: &Standings) -> String {
 /// The arena's standings as Markdown: the table of policies by rank, the table of scenarios, the legend of the columns,
 /// and the scenarios that could not run.
 pub fn render_markdown(s: &Standings) -> String {
-    let mut text = format!("# The arena\n\n{}.\n\n", heading(s));
+    let mut text = format!("# The arena\n\n{} {}.\n\n", headline(s), heading(s));
     for grid in [policies(s), scenarios(s)] {
         let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let (head, rows) = grid.split_first().expect("it has headings");
@@ -79,6 +79,24 @@ pub fn render_csv(s: &Standings) -> String {
 /// The arena's standings as JSON: the fields of [`Standings`].
 pub fn render_json(s: &Standings) -> serde_json::Value {
     serde_json::to_value(s).expect("plain data always serialises")
+}
+
+/// A sentence on the policies with the first and the second rank: how much longer their requests take than the best
+/// oracle's. If fewer than two policies have a rank, the sentence says so.
+pub fn headline(s: &Standings) -> String {
+    let longer = |row: &Standing| 100.0 * (row.score.exp() - 1.0);
+    let mut ranked = s.rows.iter().filter(|row| row.rank.is_some());
+    match (ranked.next(), ranked.next()) {
+        (Some(first), Some(second)) => format!(
+            "{}'s requests take {:.1} % longer than the best oracle's; those of the next policy, {}, {:.1} % (mean of scenarios, by \
+             score).",
+            first.policy,
+            longer(first),
+            second.policy,
+            longer(second)
+        ),
+        _ => "No two policies ran in all scenarios.".to_owned(),
+    }
 }
 
 /// A line above the arena's tables: the numbers of scenarios and of seeds, the version of Foretoken, and what a quick

@@ -23,8 +23,8 @@ pub struct Standings {
     pub scenarios: Vec<Column>,
     /// Scenarios (experiments of the arena) that could not run on this machine, as (name, reason).
     pub skipped: Vec<(String, String)>,
-    /// One row per policy. First the policies with a rank, by rank. Then the policies without a rank, by score:
-    /// policies that know which draft tokens are right, and policies that did not run in all scenarios.
+    /// One row per policy. First the policies with a rank, by rank. Then, by score, the policies that did not run in
+    /// all scenarios, and last the policies that know which draft tokens are right.
     pub rows: Vec<Standing>,
 }
 
@@ -278,7 +278,8 @@ impl Standings {
         }
         rows.sort_by(|a, b| {
             let place = |row: &Standing| row.rank.map_or(usize::MAX, |r| r.rank);
-            place(a).cmp(&place(b)).then(a.score.total_cmp(&b.score))
+            let bound = |row: &Standing| matches!(row.part, Part::Reference | Part::Bound);
+            place(a).cmp(&place(b)).then(bound(a).cmp(&bound(b))).then(a.score.total_cmp(&b.score))
         });
         Standings { quick, scenarios: columns, skipped, rows }
     }

@@ -7,7 +7,6 @@ use crate::cells::Folder;
 use crate::plan::Plan;
 use crate::report::Portable;
 use crate::scope;
-use crate::spec::document::Path;
 use crate::spec::problem::Result;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Figure, Mark};
@@ -15,7 +14,7 @@ use foretoken_report::{Figure, Mark};
 /// The HTML page with the results of a capacity search. `figures` are shown between the table of capacities by swept
 /// values and the table of all capacities.
 pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>) -> Result<Page> {
-    let mut capacity = Section::new("capacity", "Capacity");
+    let mut capacity = Section::new("capacity", "What each policy carries");
     if let Some(matrix) = matrix(answer) {
         capacity.parts.push(Part::Table(matrix));
     }
@@ -32,7 +31,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         };
         capacity.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.into() });
     }
-    capacity.parts.push(Part::Table(table(answer, plan)));
+    capacity.parts.push(Part::More { title: "All numbers".into(), parts: vec![Part::Table(table(answer, plan))] });
     let mut notes = Section::new("notes", "Notes on the numbers");
     notes.parts.push(Part::List(
         [format!(
@@ -45,7 +44,10 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     ));
     let mut lead: Vec<Part> = match answer.headlines().as_slice() {
         [one] => vec![Part::Headline(one.clone())],
-        all => vec![Part::Headline(format!("{}.", answer.question())), Part::List(all.to_vec())],
+        all => {
+            let overall = answer.overall().unwrap_or_else(|| format!("{}.", answer.question()));
+            vec![Part::Headline(overall), Part::List(all.to_vec())]
+        }
     };
     lead.extend(answer.warnings.iter().cloned().map(Part::Warning));
     Ok(Page {
@@ -53,15 +55,14 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         kind: format!("Foretoken capacity · {}", answer.source),
         scope: format!("{} · {}", scope::of_any_rate(plan), answer.question()),
         lead,
-        sections: vec![capacity, asked_of(answer.question(), "capacity", plan, folder)?, notes],
+        sections: vec![capacity, asked_of(answer.question(), plan, folder)?, notes],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
         ..Page::default()
     })
 }
 
-/// The section "What was asked" of a page of results: the settings, key by key, and the whole experiment as TOML.
-/// `search` is the name of the experiment's table about the search: `capacity` or `fleet`.
-pub fn asked_of(question: String, search: &str, plan: &Plan, folder: &Folder) -> Result<Section> {
+/// The section "What was asked" of a page of results, with the whole experiment as TOML.
+pub fn asked_of(question: String, plan: &Plan, folder: &Folder) -> Result<Section> {
     let mut section = Section::new("asked", "What was asked");
     let config = plan.resolved_for(folder.path())?;
     let portable = Portable::of(plan.inputs.keys().cloned(), &config);
@@ -70,20 +71,6 @@ pub fn asked_of(question: String, search: &str, plan: &Plan, folder: &Folder) ->
         ("policies".to_owned(), plan.policies.iter().map(|p| p.spec.label()).collect::<Vec<_>>().join(", ")),
         ("seeds".to_owned(), plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
     ];
-    for (name, path) in [
-        ("target", "hardware.target"),
-        ("draft", "hardware.draft"),
-        ("profile", "hardware.profile"),
-        ("engine", "engine.version"),
-        ("arrivals", "workload.arrivals"),
-        ("lengths", "workload.lengths"),
-        ("transforms", "workload.transform"),
-        ("acceptance", "acceptance.source"),
-        ("SLO", "slo"),
-        ("search", search),
-    ] {
-        facts.extend(plan.resolved_at(&Path::of(path)).map(|value| (name.to_owned(), portable.text(&value))));
-    }
     facts.push(("digest of what was asked".to_owned(), plan.digest()));
     let input =
         |(path, digest): (&String, &String)| (format!("input {}", portable.text(path)), format!("blake3 {digest}"));
@@ -139,7 +126,7 @@ fn table(answer: &Answer, plan: &Plan) -> Table {
     if swept {
         columns.insert(0, ("at", "the swept values"));
     }
-    let mut table = Table::new("Capacity", &columns);
+    let mut table = Table::new("", &columns);
     for c in answer.sorted() {
         let tried: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
         let look = plan.policies.iter().find(|p| p.spec.label() == c.policy).map(|p| p.spec.look());

@@ -20,11 +20,16 @@ impl Answer {
     pub fn in_words(&self) -> String {
         let swept: Vec<String> =
             self.capacities.first().map_or(&[][..], |c| &c.sweep).iter().map(|s| s.path.clone()).collect();
-        let head = swept.into_iter().chain(["policy".to_owned()]);
+        let head = [String::new()].into_iter().chain(swept).chain(["policy".to_owned()]);
         let head = head.chain(["requests/s", "±", "tokens/s a GPU", "seeds", "probes"].map(str::to_owned));
-        let rows = self.sorted().into_iter().map(|c| {
+        let sorted = self.sorted();
+        let groups = sorted.chunk_by(|a, b| a.sweep == b.sweep);
+        let best: Vec<&Capacity> = groups.filter_map(|group| group.iter().copied().find(|c| !c.bound)).collect();
+        let rows = sorted.iter().copied().map(|c| {
             let probes: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
-            let lead = c.sweep.iter().map(|s| s.value.clone()).chain([Mark::beside(&c.policy, c.marks())]);
+            let mark = if best.iter().any(|best| std::ptr::eq(*best, c)) { ">" } else { "" };
+            let swept = c.sweep.iter().map(|s| s.value.clone());
+            let lead = [mark.to_owned()].into_iter().chain(swept).chain([Mark::beside(&c.policy, c.marks())]);
             let numbers = [
                 c.rate_in_words(),
                 spread_of(c, "").unwrap_or_default(),
@@ -35,8 +40,10 @@ impl Answer {
             lead.chain(numbers).collect::<Vec<_>>()
         });
         let table = plain_table(head, rows, ..0);
-        let mut text = format!("{}: {} ({})\n\n{table}\n", self.name, self.question(), self.source);
-        for note in self.headlines().into_iter().chain(self.notes()) {
+        let said = self.overall().into_iter().chain(self.headlines());
+        let mut text = said.map(|line| line + "\n").collect::<String>();
+        writeln!(text, "\n{}: {} ({})\n\n{table}", self.name, self.question(), self.source).expect("a string grows");
+        for note in self.notes() {
             writeln!(text, "{note}").expect("a string grows");
         }
         for warning in &self.warnings {
@@ -74,6 +81,25 @@ impl Answer {
             if at.is_empty() { sentence } else { format!("{at}: {sentence}") }
         };
         self.at_each_value().into_iter().map(line).collect()
+    }
+
+    /// One sentence on all swept values: at each, how much more the best policy carries than plain decoding. `None` if
+    /// nothing is swept, or plain decoding carries no rate at any value.
+    pub fn overall(&self) -> Option<String> {
+        let times = |(at, capacities): &(String, Vec<&Capacity>)| {
+            let plain = capacities.iter().find(|c| c.baseline)?.req_s?.mean;
+            let best = capacities.iter().filter(|c| !c.bound).filter_map(|c| Some(c.req_s?.mean)).reduce(f64::max)?;
+            Some(format!("{:.1} times at {at}", best / plain))
+        };
+        let groups = self.at_each_value();
+        let each: Vec<String> = groups.iter().filter_map(times).collect();
+        let hidden = if self.host.iter().any(|host| host.turns) {
+            format!("{DEPENDS} Without host time the")
+        } else {
+            "The".into()
+        };
+        (groups.len() > 1 && !each.is_empty())
+            .then(|| format!("{hidden} best policy carries, over no drafting: {}.", each.join(", ")))
     }
 
     /// The notes on the capacities. If several policies have the same note, it is one note that names these policies.
@@ -344,7 +370,7 @@ impl WithHost {
     /// A note for an answer that host time does not turn around.
     pub fn stays(&self) -> String {
         let at = if self.at.is_empty() { String::new() } else { format!("{}: ", self.at) };
-        format!("{at}no host time is counted ([engine.host]). {} The answer stays.", self.in_words())
+        format!("{at}no host time is counted. {} The answer stays.", self.in_words())
     }
 }
 

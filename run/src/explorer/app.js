@@ -166,9 +166,9 @@
   const numbersOf = (p, room) => [
     ["expected_tokens", "Tokens a round, expected", p.expected_tokens, format.count],
     ["step_s", "Step with drafting", p.step_s, format.ms],
-    ["draft_s", "of it draft passes", p.draft_s, format.ms],
-    ["verify_s", "of it the verify pass", p.verify_s, format.ms],
-    ["host_s", "of it the host", p.host_s, format.ms],
+    ["draft_s", "in it: draft passes", p.draft_s, format.ms],
+    ["verify_s", "in it: the verify pass", p.verify_s, format.ms],
+    ["host_s", "in it: time of the host", p.host_s, format.ms],
     ["plain_step_s", "Step without drafting", p.plain_step_s, format.ms],
     ["token_goodput_tok_s", "Tokens a second, all requests", p.token_goodput_tok_s, (x) => fixed(x, 0)],
     ["speedup", "Speedup", p.speedup, format.speedup],

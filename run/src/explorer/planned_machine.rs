@@ -24,7 +24,7 @@ pub fn planned_machine(plan: &Plan) -> Option<Machine> {
     let profile = hardware.profile.as_ref().map(name);
     let mut note = match &profile {
         Some(file) => format!("Measured: {file}."),
-        None => "Not measured: what the experiment says of its hardware.".to_owned(),
+        None => "Costs are stated by the experiment, not measured.".to_owned(),
     };
     if plan.variants[0].choices.iter().any(|c| c.path.to_string().starts_with("hardware.")) {
         note += " The run sweeps its hardware; this is its first setting.";

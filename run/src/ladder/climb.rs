@@ -141,6 +141,9 @@ fn heights(as_is: Vec<f64>, tops: Vec<Top>) -> Vec<Rung> {
     rungs
 }
 
+/// The number of the first rung that is knowledge which no server has when it drafts.
+pub const HIDDEN: usize = 4;
+
 /// The rungs of a ladder in order: (name, the knowledge that the policy gets on this rung).
 pub const RUNGS: [(&str, &str); 7] = [
     ("cost", "the true cost of passes instead of its belief"),

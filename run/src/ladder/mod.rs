@@ -15,4 +15,4 @@ mod render;
 pub use climb::RUNGS;
 pub use climb::{Ladder, Ladders, Rung};
 pub use plan::of as plan_of;
-pub use render::{page, render, render_json};
+pub use render::{best, page, render, render_json};

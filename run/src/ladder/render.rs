@@ -1,7 +1,6 @@
 //! Ladders (a policy's loss against the best oracle, split into rungs) as text, as JSON and as an HTML page.
 
-use super::climb::RUNGS;
-use super::climb::{Ladder, Ladders};
+use super::climb::{HIDDEN, Ladder, Ladders, RUNGS};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{LadderBar, ladder_figure, narrow, plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
@@ -14,7 +13,8 @@ pub fn render(ladders: &Ladders) -> String {
         [name(ladder), shown(ladder.as_is)].into_iter().chain(heights)
     });
     let table = table_lines(&narrow(plain_table(head, rows, 1..)));
-    let mut text = format!("{}\n\n{table}\n", heading(ladders));
+    let mut text = headline(ladders).map_or(String::new(), |said| said + "\n\n");
+    text += &format!("{}\n\n{table}\n", heading(ladders));
     legend(ladders).iter().for_each(|line| text += &format!("{line}\n"));
     crate::spec::shown::escape(&text).into_owned()
 }
@@ -33,8 +33,9 @@ pub fn page(ladders: &Ladders) -> Page {
     };
     let bars: Vec<LadderBar> = ladders.ladders.iter().map(bar).collect();
     if let Some(figure) = ladder_figure(&RUNGS.map(|(name, _)| name), &bars, &heading(ladders)) {
-        let caption = "Each bar is what one more piece of knowledge takes off the loss, from the policy as it is (right) to the \
-                       best oracle (0). A bar to the right of the one above it is negative.";
+        let caption = "Each part of a bar is what one more piece of knowledge takes off the loss, from the policy as it is (right) \
+                       to the best oracle (0). Greys are what no server knows. Left of 0 stands what makes the run slower; the \
+                       mark is then the policy's loss.";
         section.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.to_owned() });
     }
     let columns: Vec<(&str, &str)> =
@@ -52,23 +53,35 @@ pub fn page(ladders: &Ladders) -> Page {
         title: format!("Ladder: {}", ladders.name),
         kind: "Foretoken ladder · simulated".to_owned(),
         scope: ladders.scope.clone(),
-        lead: headline(ladders).into_iter().map(Part::Headline).collect(),
+        lead: headline(ladders).into_iter().map(|said| Part::Headline(said.replace(" +-", " ± "))).collect(),
         sections: vec![section],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
         ..Page::default()
     }
 }
 
-/// A sentence that names the policy with the least loss against the best oracle (at any combination of swept values),
-/// and the rung with the largest part of this loss. `None` without ladders.
+/// The ladder of the policy with the least loss against the best oracle, at any combination of swept values.
+fn nearest(ladders: &Ladders) -> Option<&Ladder> {
+    ladders.ladders.iter().min_by(|a, b| a.as_is.mean.total_cmp(&b.as_is.mean))
+}
+
+/// A sentence on the policy with the least loss: its loss, and the part that is knowledge which no server has. `None`
+/// without ladders.
 fn headline(ladders: &Ladders) -> Option<String> {
-    let near = ladders.ladders.iter().min_by(|a, b| a.as_is.mean.total_cmp(&b.as_is.mean))?;
-    let loss = format!("{}: L = {} behind the best oracle", name(near), shown(near.as_is).replace(" +-", " ± "));
-    let rungs = near.rungs.iter().filter_map(|rung| Some((rung.name, rung.height?)));
-    let Some((most, height)) = rungs.max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) else { return Some(loss + ".") };
-    let gets = RUNGS.iter().find(|rung| rung.0 == most).map_or("", |rung| rung.1);
-    let height = shown(height).replace(" +-", " ± ");
-    Some(format!("Nearest is {loss}. Most of it, {height}, would go with {gets}."))
+    let near = nearest(ladders)?;
+    let hidden: f64 = near.rungs[HIDDEN..].iter().filter_map(|rung| Some(rung.height?.mean)).sum();
+    let mean = 100.0 * near.as_is.mean;
+    let interval = near.as_is.half_width.map_or(String::new(), |half| format!(" +-{:.1}", 100.0 * half));
+    Some(format!(
+        "{} loses {mean:.1}{interval} % to the best oracle, the least of all; {:.1} points are for knowledge that no server has.",
+        name(near),
+        100.0 * hidden
+    ))
+}
+
+/// The label of the policy that the first sentence of the text names; `None` without ladders.
+pub fn best(ladders: &Ladders) -> Option<&str> {
+    nearest(ladders).map(|near| near.policy.as_str())
 }
 
 fn heading(ladders: &Ladders) -> String {

@@ -5,11 +5,13 @@
 mod answer;
 mod check;
 mod markdown;
+mod page;
 mod table;
 mod verdict;
 
 pub use answer::{Answer, Decided, Finding};
 pub use check::check;
 pub use markdown::render as render_markdown;
+pub use page::page;
 pub use table::render;
 pub use verdict::Verdict;

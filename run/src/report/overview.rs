@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The paths in a results folder at which `foretoken run` and other commands put their HTML pages.
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "report/index.html",
     "capacity.html",
     "fleet.html",
@@ -16,6 +16,7 @@ const PAGES: [&str; 7] = [
     "recommendation.html",
     "validation.html",
     "arena.html",
+    "ladder.html",
 ];
 
 /// Writes the overview of the folders in `folder` as its `index.html`. Returns the page's path.
@@ -27,20 +28,30 @@ pub fn overview(folder: &Path) -> Result<PathBuf> {
     }
     names.sort();
     let pages = names.iter().flat_map(|name| PAGES.map(|page| format!("{name}/{page}")));
-    let rows: Vec<Row> = pages.filter_map(|page| row(folder, &page)).collect();
-    if rows.is_empty() {
+    let mut made: Vec<Made> = pages.filter_map(|page| Made::read(folder, page)).collect();
+    made.sort_by_key(|page| std::cmp::Reverse(page.written));
+    if made.is_empty() {
         let problem = Problem::bad_input(format!("no folder in {} has a page of results", folder.display()));
         return Err(problem.help(HELP));
     }
-    let columns = [("results", ""), ("kind", ""), ("for what", ""), ("answer", ""), ("written (UTC)", "")];
+    let columns = [
+        ("answer", ""),
+        ("results", ""),
+        ("written (UTC)", ""),
+        ("before", "the answer of the last results of the same kind and name"),
+        ("kind", ""),
+        ("for what", ""),
+    ];
     let mut table = Table::new("", &columns);
-    table.rows = rows;
+    table.rows = made.iter().enumerate().map(|(i, page)| page.row(&made[i + 1..])).collect();
     let mut section = Section::new("results", "Results");
     section.parts.push(Part::Table(table));
     let page = Page {
         title: "Results".to_owned(),
         kind: "Foretoken overview".to_owned(),
         sections: vec![section],
+        // Three columns of sentences do not fit on paper otherwise.
+        style: "@media print{td.long{min-width:0}}".into(),
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
         ..Page::default()
     };
@@ -49,22 +60,63 @@ pub fn overview(folder: &Path) -> Result<PathBuf> {
 
 const HELP: &str = "give the folder that holds results folders, as --index results";
 
-/// The overview's row for one HTML page; `None` if the file does not exist or Foretoken did not make it.
-fn row(folder: &Path, page: &str) -> Option<Row> {
-    let path = folder.join(page);
-    let html = std::fs::read_to_string(&path).ok().filter(|html| html.contains(super::MARK))?;
-    let written = std::fs::metadata(&path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs();
-    let name = format!("{} ({})", page.split('/').next()?, part(&html, "<h1>")?);
-    let kind = part(&html, "<p class=\"kind\">").unwrap_or_default();
-    let scope = part(&html, "<p class=\"scope\">").unwrap_or_default();
-    let answer = part(&html, "<p class=\"headline\">").unwrap_or_default();
-    Some(Row::of([
-        Value::link(name, page),
-        Value::text(kind.trim_start_matches("Foretoken ")),
-        Value::text(scope),
-        Value::text(answer),
-        Value::text(day(written)),
-    ]))
+/// What the overview shows of a page that Foretoken made.
+struct Made {
+    /// The page's path in the folder of the overview.
+    page: String,
+    /// When the page was written, seconds since 1970.
+    written: u64,
+    title: String,
+    kind: String,
+    scope: String,
+    answer: String,
+    /// The page's first figure, an SVG document; empty without figures.
+    picture: String,
+}
+
+impl Made {
+    /// Reads the page `page` of `folder`; `None` if the file does not exist or Foretoken did not make it.
+    fn read(folder: &Path, page: String) -> Option<Made> {
+        let path = folder.join(&page);
+        let html = std::fs::read_to_string(&path).ok().filter(|html| html.contains(super::MARK))?;
+        let written = std::fs::metadata(&path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs();
+        let after = |tag: &str| part(&html, tag).unwrap_or_default();
+        Some(Made {
+            written,
+            title: part(&html, "<h1>")?,
+            kind: after("<p class=\"kind\">").trim_start_matches("Foretoken ").to_owned(),
+            scope: after("<p class=\"scope\">"),
+            answer: after("<p class=\"headline\">"),
+            picture: picture(&html).unwrap_or_default(),
+            page,
+        })
+    }
+
+    /// The page's row. `older` are the pages that were written before it, the newest first.
+    fn row(&self, older: &[Made]) -> Row {
+        let before = older.iter().find(|page| page.title == self.title && page.kind == self.kind);
+        let before = before.map_or(String::new(), |page| match page.answer == self.answer {
+            true => format!("the same ({})", day(page.written)),
+            false => format!("{} ({})", page.answer, day(page.written)),
+        });
+        let folder = self.page.split('/').next().unwrap_or_default();
+        Row::of([
+            Value { drawing: self.picture.clone(), ..Value::text(&self.answer) },
+            Value::link(format!("{folder} ({})", self.title), &self.page),
+            Value::text(day(self.written)),
+            Value::text(before),
+            Value::text(&self.kind),
+            Value::text(&self.scope),
+        ])
+    }
+}
+
+/// The first figure of a page, in its form for phones if it has one.
+fn picture(html: &str) -> Option<String> {
+    let figure = html.split_once("<figure>")?.1.split_once("</figure>")?.0;
+    let phone = figure.split_once("<div class=\"phone\">").map_or(figure, |(_, phone)| phone);
+    let svg = phone.split_once("<svg")?.1.split_once("</svg>")?.0;
+    Some(format!("<svg{svg}</svg>"))
 }
 
 /// The text after the first `tag` in an HTML page, up to the next tag. `None` if the page does not have the tag.

@@ -56,14 +56,21 @@ fn exports_are_those_that_were_checked() {
     for (name, text) in exports() {
         assert_eq!(checked[name]["text"], text, "{name}: check it again with tests/exports/check.py");
     }
-    // SGLang's parser read what was meant, and vLLM's function gives each batch its length.
+    // SGLang's parser and vLLM's own classes read what was meant.
     let flags = &checked["sglang.txt"]["read"];
     assert_eq!(
         (&flags["speculative_num_steps"], &flags["candidate_steps"]),
         (&5.into(), &serde_json::json!([0, 2, 5]))
     );
-    let lengths = checked["llm-d.yaml"]["read"]["lengths_of_1_to_64"].as_array().unwrap();
-    assert_eq!((&lengths[3], &lengths[4], &lengths[63]), (&5.into(), &2.into(), &0.into()));
+    // The table gives batches 1 to 4 five drafts, 5 to 16 two, all larger ones none.
+    for name in ["vllm.json", "llm-d.yaml", "dynamo.yaml"] {
+        let read = &checked[name]["read"];
+        assert_eq!((&read["method"], &read["num_speculative_tokens"]), (&"eagle3".into(), &5.into()), "{name}");
+        assert_eq!(read["batches_of_a_length"], serde_json::json!([[4, 5], [12, 2], [48, 0]]), "{name}");
+    }
+    let mtp = &checked["vllm-mtp.json"]["read"];
+    assert_eq!(mtp["batches_of_a_length"], serde_json::json!([[64, 3]]));
+    assert_eq!(mtp["draft"], serde_json::json!(["deepseek-ai/DeepSeek-V3.1", "DeepSeekMTPModel"]));
 }
 
 #[test]

@@ -73,11 +73,11 @@ impl FleetAnswer {
         let at = swept_in_words(&best.sweep);
         let at = if with_values && !at.is_empty() { format!(" at {at}") } else { String::new() };
         let (Some(cost), Some(gpus)) = (best.cost_hour, best.gpus) else { return String::new() };
-        let tokens = best.cost_mtok.map_or(String::new(), |cost| format!(", {cost:.2} for a million output tokens"));
-        let gpus = if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") };
+        let tokens = best.cost_mtok.map_or(String::new(), |cost| format!(" ({cost:.2} for a million output tokens)"));
+        let carry = if gpus == 1 { "carries" } else { "carry" };
         let alike = |f: &&PolicyFleet| !f.bound && f.sweep == best.sweep && f.cost_hour == best.cost_hour;
         let least = if fleets.iter().copied().filter(alike).count() > 1 { "as little as any" } else { "the least" };
-        let mut said = format!("{}{at} costs {least}: {gpus}, {cost:.2} an hour{tokens}.", best.called());
+        let mut said = format!("{}{at} {carry} this load for {cost:.2} an hour{tokens}, {least}.", best.called());
         let plain = fleets.iter().find(|f| f.baseline && f.sweep == best.sweep && !best.baseline);
         if let Some(plain) = plain {
             said += &match (plain.replicas, plain.cost_hour) {
@@ -125,12 +125,16 @@ impl FleetAnswer {
 }
 
 impl PolicyFleet {
-    /// The fleet as text: replicas, GPUs of each, policy and router, such as `3 × TP 2 with fixed-3 behind
-    /// least-requests`.
+    /// The fleet as text: its GPUs and its policy, such as `6 GPUs (3 × 2) with fixed-3`.
     fn called(&self) -> String {
-        let policy = if self.baseline { "no drafting" } else { &self.policy };
+        let with = if self.baseline { "without drafts".to_owned() } else { format!("with {}", self.policy) };
         let n = self.replicas.unwrap_or_default();
-        format!("{n} × TP {} with {policy} behind {}", self.gpus_of_one, self.router)
+        let gpus = match (n * self.gpus_of_one, self.gpus_of_one) {
+            (1, _) => "1 GPU".to_owned(),
+            (all, 1) => format!("{all} GPUs"),
+            (all, one) => format!("{all} GPUs ({n} × {one})"),
+        };
+        format!("{gpus} {with}")
     }
 }
 
@@ -197,7 +201,7 @@ mod tests {
         let two = said(vec![fleet("autoregressive", Some(4)), fleet("fixed-3", Some(3))], Vec::new());
         assert_eq!(
             two,
-            "3 × TP 2 with fixed-3 behind random costs the least: 6 GPUs, 15.00 an hour. No drafting needs 4 replicas and costs \
+            "6 GPUs (3 × 2) with fixed-3 carry this load for 15.00 an hour, the least. No drafting needs 4 replicas and costs \
              20.00 an hour, 33\u{a0}% more."
         );
         let none = said(vec![fleet("autoregressive", None), fleet("fixed-3", None)], Vec::new());
@@ -209,11 +213,14 @@ mod tests {
         let fleets = || vec![fleet("autoregressive", Some(3)), fleet("fixed-3", Some(3))];
         let fast = said(fleets(), vec![way("no drafts", 3, 1.5), way("fixed-3", 3, 1.0), way("no drafts", 4, 1.2)]);
         assert!(
-            fast.starts_with("3 × TP 2 with fixed-3 behind random costs as little as any: 6 GPUs")
+            fast.starts_with("6 GPUs (3 × 2) with fixed-3 carry this load for 15.00 an hour, as little as any.")
                 && fast.contains("with drafts requests are 1.50× as fast (1.00 s instead of 1.50 s"),
             "{fast}"
         );
         let slow = said(fleets(), vec![way("no drafts", 3, 1.0), way("fixed-3", 3, 1.5)]);
-        assert!(slow.starts_with("3 × TP 2 with no drafting") && slow.contains("as many and is not faster"), "{slow}");
+        assert!(
+            slow.starts_with("6 GPUs (3 × 2) without drafts") && slow.contains("as many and is not faster"),
+            "{slow}"
+        );
     }
 }

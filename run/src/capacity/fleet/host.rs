@@ -66,6 +66,6 @@ impl WithHost {
     /// A note for an answer that host time does not turn around.
     pub fn stays(&self) -> String {
         let at = if self.at.is_empty() { String::new() } else { format!("{}: ", self.at) };
-        format!("{at}no host time is counted ([engine.host]). {} The answer stays.", self.in_words())
+        format!("{at}no host time is counted. {} The answer stays.", self.in_words())
     }
 }

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::scope;
 use crate::spec::problem::Result;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
-use foretoken_report::{Figure, Mark, spread};
+use foretoken_report::{Figure, GainAt, Mark, gain_figure, spread};
 
 /// The HTML page with the results of the search for the smallest fleet. `figure`: the price of fleets against a
 /// latency; `None` if it was not drawn.
@@ -22,12 +22,12 @@ pub fn page(answer: &FleetAnswer, plan: &Plan, folder: &Folder, figure: Option<F
     lead.push(Part::Text(answer.load_in_words()));
     lead.extend(answer.warnings.iter().cloned().map(Part::Warning));
     let mut fleets = Section::new("fleets", "What each policy needs");
-    fleets.parts.push(Part::Table(needs(answer, plan)));
     if let Some(figure) = figure {
         let caption = "Each point is a fleet, from few replicas at the left to many. Grey fleets do not carry the \
                        load: too few requests keep every bound, or their queue grows. The dashed line is the bound on this latency.";
         fleets.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.into() });
     }
+    fleets.parts.push(Part::Table(needs(answer, plan)));
     let mut sections = vec![fleets];
     if !answer.ways.is_empty() {
         let mut ways = Section::new("ways", "The same GPUs, three ways");
@@ -46,10 +46,10 @@ pub fn page(answer: &FleetAnswer, plan: &Plan, folder: &Folder, figure: Option<F
             [one] => Part::Text(one.clone()),
             _ => Part::List(sentences),
         });
-        crossover.parts.push(Part::Table(speedups(&answer.crossovers)));
+        crossover.parts.extend(answer.crossovers.iter().filter_map(|c| speedups(c, &answer.source)));
         sections.push(crossover);
     }
-    sections.push(asked_of(answer.question(), "fleet", plan, folder)?);
+    sections.push(asked_of(answer.question(), plan, folder)?);
     let mut notes = Section::new("notes", "Notes on the numbers");
     notes.parts.push(Part::List(answer.notes().iter().map(|note| sentence(note)).collect()));
     sections.push(notes);
@@ -81,15 +81,15 @@ fn policy(f: &PolicyFleet, plan: &Plan) -> Value {
 fn needs(answer: &FleetAnswer, plan: &Plan) -> Table {
     let mut columns = vec![
         ("policy", ""),
-        ("router", ""),
-        ("replicas", "the fewest that carry the load with every seed"),
-        ("±", "95 % interval over seeds"),
         ("GPUs", "replicas × tensor_parallel"),
         ("price of\nan hour", "GPUs × fleet.price_gpu_hour"),
+        ("replicas", "the fewest that carry the load with every seed"),
+        ("±", "95 % interval over seeds"),
         ("price of a\nmillion tokens", "output tokens, at this load"),
         ("one carries\nrequests/s", "one replica alone, mean over seeds"),
-        ("perfect\npeak", "replicas that perfect scaling needs in the busiest window"),
-        ("perfect\nmean", "replicas of a fleet that follows the load without loss"),
+        ("by division\nat the peak", "the rate of the busiest window over what one replica carries"),
+        ("by division\non average", "the same if the fleet followed the load without loss"),
+        ("router", ""),
     ];
     let swept = answer.fleets.iter().any(|f| !f.sweep.is_empty());
     if swept {
@@ -105,18 +105,18 @@ fn needs(answer: &FleetAnswer, plan: &Plan) -> Table {
         };
         let values = [
             policy(f, plan),
-            Value::text(f.router.clone()),
+            whole(f.gpus),
+            money(f.cost_hour),
             replicas,
             f.spread().map_or_else(
                 || Value { text: String::new(), ..Value::none() },
                 |(half, text)| Value::number(half, text),
             ),
-            whole(f.gpus),
-            money(f.cost_hour),
             money(f.cost_mtok),
             f.one_req_s().map_or_else(Value::none, |i| Value::number(i.mean, digits(i.mean, i.mean))),
             whole(f.perfect().map(|p| p.peak)),
             f.perfect().map_or_else(Value::none, |p| Value::number(p.mean, format!("{:.1}", p.mean))),
+            Value::text(f.router.clone()),
         ];
         let at = swept.then(|| Value::text(swept_in_words(&f.sweep)));
         table.rows.push(Row { apart: f.baseline || f.bound, ..Row::of(at.into_iter().chain(values)) });
@@ -158,31 +158,12 @@ fn three_ways(answer: &FleetAnswer) -> Table {
     table
 }
 
-fn speedups(crossovers: &[Crossover]) -> Table {
-    let several = crossovers.iter().any(|c| !c.at.is_empty());
-    let alone = match crossovers {
-        [one] => format!(", {}, {} replicas", one.policy, one.replicas),
-        _ => String::new(),
-    };
-    let mut columns = vec![
-        ("fleet", "the compared policy and number of replicas"),
-        ("load\nrequests/s", ""),
-        ("speedup\n×", "mean E2E without drafts over mean E2E with them, first seed"),
-    ];
-    if several {
-        columns.insert(0, ("at", "the swept values"));
-    }
-    if !alone.is_empty() {
-        columns.retain(|column| column.0 != "fleet");
-    }
-    let mut table = Table::new(&format!("Speedup by drafts{alone}"), &columns);
-    for c in crossovers {
-        for &(rate, speedup) in &c.speedups {
-            let numbers = [Value::number(rate, digits(rate, rate)), Value::number(speedup, format!("{speedup:.2}"))];
-            let fleet = alone.is_empty().then(|| Value::text(format!("{}, {} replicas", c.policy, c.replicas)));
-            let at = several.then(|| Value::text(c.at.clone()));
-            table.rows.push(Row::of(at.into_iter().chain(fleet).chain(numbers)));
-        }
-    }
-    table
+/// The figure of a comparison of fleets with and without drafting over the load, and what it compares.
+fn speedups(c: &Crossover, source: &str) -> Option<Part> {
+    let points: Vec<GainAt> = c.speedups.iter().map(|&(rate, times)| GainAt { rate, times, ends: None }).collect();
+    let figure = gain_figure(&c.policy, &points, &[], "no drafting", &format!("{source}; first seed"))?;
+    let at = if c.at.is_empty() { String::new() } else { format!("{}: ", c.at) };
+    let caption =
+        format!("{at}Mean end-to-end latency without drafts over that with them, on {} replicas.", c.replicas);
+    Some(Part::Figure { svg: figure.on_a_page(), caption })
 }

@@ -21,8 +21,8 @@ impl FleetAnswer {
         let prices = || self.fleets.iter().map(|fleet| fleet.price_gpu_hour);
         let (least, most) = (prices().fold(f64::INFINITY, f64::min), prices().fold(0.0, f64::max));
         match least < most {
-            true => format!("a GPU costs {least} to {most} an hour, as swept"),
-            false => format!("a GPU costs {most} an hour"),
+            true => format!("a GPU costs {least} to {most} an hour, as swept, in your currency"),
+            false => format!("a GPU costs {most} an hour, in your currency"),
         }
     }
 
@@ -64,12 +64,11 @@ impl FleetAnswer {
     /// The whole text of the fleet search's results: load, table, headlines, compared fleets, rates from which drafting
     /// pays, notes and warnings.
     pub fn in_words(&self) -> String {
-        let mut text = format!("{}: the fewest GPUs with which {} ({})\n", self.name, self.question(), self.source);
+        let mut text = self.headlines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        writeln!(text, "\n{}: the fewest GPUs with which {} ({})", self.name, self.question(), self.source)
+            .expect("a string grows");
         writeln!(text, "{}\n", self.load_in_words()).expect("a string grows");
         writeln!(text, "{}", self.table()).expect("a string grows");
-        for line in &self.headlines {
-            writeln!(text, "{line}").expect("a string grows");
-        }
         if !self.ways.is_empty() {
             writeln!(text, "\nthe same GPUs, three ways, over all seeds:\n{}", self.ways_table())
                 .expect("a string grows");
@@ -91,14 +90,14 @@ impl FleetAnswer {
         let swept: Vec<String> =
             self.fleets.first().map_or(&[][..], |f| &f.sweep).iter().map(|s| s.path.clone()).collect();
         let head =
-            ["router", "policy", "replicas", "±", "GPUs", "an hour", "a million tokens", "one carries", "perfect"];
-        table.set_header(swept.into_iter().chain(head.map(str::to_owned)));
+            ["router", "policy", "replicas", "±", "GPUs", "an hour", "a million tokens", "one carries", "by division"];
+        table.set_header([String::new()].into_iter().chain(swept).chain(head.map(str::to_owned)));
+        let best: Vec<&PolicyFleet> = self.at_each_value().iter().filter_map(|(_, fleets)| self.best(fleets)).collect();
         for f in self.sorted() {
-            let lead = f
-                .sweep
-                .iter()
-                .map(|s| s.value.clone())
-                .chain([f.router.clone(), Mark::beside(&f.policy, marks(f.bound))]);
+            let mark = if best.iter().any(|best| std::ptr::eq(*best, f)) { ">" } else { "" };
+            let swept = f.sweep.iter().map(|s| s.value.clone());
+            let policy = [f.router.clone(), Mark::beside(&f.policy, marks(f.bound))];
+            let lead = [mark.to_owned()].into_iter().chain(swept).chain(policy);
             let money = |of: Option<f64>| of.map_or(String::new(), |cost| format!("{cost:.2}"));
             let one = f.one_req_s().map_or("no rate".to_owned(), |i| format!("{}/s", digits(i.mean, i.mean)));
             let numbers = [
@@ -168,17 +167,17 @@ impl FleetAnswer {
             let mut never = never;
             never.dedup();
             notes.push(format!(
-                "one replica keeps the bounds at no rate, or at every rate tried, so that perfect scaling is not known: {}",
+                "one replica keeps the bounds at no rate, or at every rate tried, so that its division is not known: {}",
                 never.join(", ")
             ));
         }
         let fewer = |f: &&PolicyFleet| f.perfect().zip(f.replicas).is_some_and(|(p, n)| n < p.peak);
         notes.push(
-            "perfect: ⌈rate / what one replica carries⌉ in the busiest window, and its mean if the fleet followed the load".to_owned(),
+            "by division: ⌈rate / what one replica carries⌉ in the busiest window, and its mean if the fleet followed the load".to_owned(),
         );
         if self.fleets.iter().any(|f| fewer(&f)) {
             notes.push(
-                "fewer replicas than perfect scaling needs: this load ends before the queue of a fleet that is too small grows; a longer one tells more".to_owned(),
+                "fewer replicas than by division: this load ends before the queue of a fleet that is too small grows; a longer one tells more".to_owned(),
             );
         }
         notes.extend(Mark::notes(self.fleets.iter().map(|f| marks(f.bound))));

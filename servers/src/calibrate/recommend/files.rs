@@ -55,8 +55,8 @@ pub fn write(advice: &Advice, folder: &Path, overwrite: bool) -> Result<()> {
     for start in &advice.starts {
         put(folder, &start.file, &start.text)?;
     }
-    if let Some(svg) = page::figure(advice) {
-        put(folder, FIGURE, svg)?;
+    if let Some(figure) = page::figure(advice) {
+        put(folder, FIGURE, figure.svg)?;
     }
     put(folder, PAGE, page::page(advice).html())?;
     // `recommendation.json` is written last, so a folder that has it is complete.

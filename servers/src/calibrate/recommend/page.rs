@@ -4,22 +4,24 @@
 use super::advice::Advice;
 use super::answer::Verdict;
 use super::at_load::AtLoad;
+use super::break_even::BreakEven;
 use super::gain::Gain;
 use super::names::table_in_words;
-use super::words::{DRAFTER_LOADED, IN_CLOSED_LOOPS, gain, pays};
-use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
-use foretoken_report::{GainAt, gain_figure, percent};
+use super::words::{DRAFTER_LOADED, IN_CLOSED_LOOPS, gain};
+use foretoken_report::html::{COPY, Page, Part, Row, Section, Table, Value};
+use foretoken_report::{Figure, GainAt, gain_figure, percent};
 
 /// Makes the HTML page of the recommendation `a`.
 pub fn page(a: &Advice) -> Page {
     let mut lead = vec![Part::Headline(format!("{} {}", a.headline(), a.holds()))];
     lead.extend(a.from_where().map(Part::Text));
+    lead.extend(start(a));
     lead.push(Part::Text(format!("{}.", a.now_in_words())));
-    lead.extend(a.warnings.iter().map(|warning| Part::Warning(warning.replace(" +-", " ± "))));
     let sections = match a.verdict {
-        Verdict::Unknown(_) if a.at_loads.is_empty() => vec![start(a)],
-        _ => vec![by_load(a), start(a), over_load(a), by_batch(a), candidates(a)],
+        Verdict::Unknown(_) if a.at_loads.is_empty() => vec![warnings(a)],
+        _ => vec![Some(over_load(a)), Some(by_load(a)), warnings(a), Some(by_batch(a)), Some(candidates(a))],
     };
+    let sections = sections.into_iter().flatten().collect();
     Page {
         title: "Recommendation".into(),
         kind: format!("Foretoken recommendation · {}", a.source),
@@ -33,6 +35,7 @@ pub fn page(a: &Advice) -> Page {
                 td:last-child{white-space:normal;min-width:7em}\
                 @media (max-width:600px){td:first-child,th:first-child{position:static}}"
             .into(),
+        script: COPY.into(),
         ..Page::default()
     }
 }
@@ -97,30 +100,51 @@ fn by_load(a: &Advice) -> Section {
     section
 }
 
-fn start(a: &Advice) -> Section {
-    let mut section = Section::new("start", "What to start the engine with");
+/// What to start the engine with: the flag to paste or the files, and the command that confirms it.
+fn start(a: &Advice) -> Vec<Part> {
+    let mut parts = Vec::new();
+    parts.extend(a.paste.clone().map(Part::Command));
+    parts.extend(a.lacks.clone().map(Part::Text));
     for start in &a.starts {
         if a.paste.is_none() {
-            section.parts.push(Part::Facts(vec![(start.file.clone(), start.used.clone())]));
+            parts.push(Part::Facts(vec![(start.file.clone(), start.used.clone())]));
         }
-        section.parts.push(Part::Folded { title: start.file.clone(), text: start.text.clone() });
+        parts.push(Part::Folded { title: start.file.clone(), text: start.text.clone() });
     }
-    let facts = [("to paste", &a.paste), ("lacks", &a.lacks), ("confirm", &a.confirm)];
-    let facts = facts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text.clone()?)));
-    let facts: Vec<(String, String)> = facts.collect();
     if a.starts.is_empty() && !matches!(a.verdict, Verdict::Unknown(_)) {
-        section.parts.push(Part::Text("Nothing: without speculation.".into()));
+        parts.push(Part::Text("Start the engine without speculation.".into()));
     }
-    if !facts.is_empty() {
-        section.parts.push(Part::Facts(facts));
+    if let Some(confirm) = &a.confirm {
+        parts.extend([Part::Text("Then confirm it:".into()), Part::Command(confirm.clone())]);
     }
-    section
+    parts
+}
+
+/// The warnings, which stand behind the answer; `None` without warnings.
+fn warnings(a: &Advice) -> Option<Section> {
+    let mut section = Section::new("warnings", "Warnings");
+    section.parts.extend(a.warnings.iter().map(|warning| Part::Warning(warning.replace(" +-", " ± "))));
+    (!section.parts.is_empty()).then_some(section)
 }
 
 fn by_batch(a: &Advice) -> Section {
     let mut section = Section::new("break-even", "By batch size");
     section.parts.push(Part::Text(format!("Break-even: {IN_CLOSED_LOOPS}.")));
-    section.parts.push(Part::List(a.break_even.iter().map(pays).collect()));
+    let columns = [
+        ("clients", "of the closed loop"),
+        ("K", "draft length"),
+        ("needs", "drafts accepted, to be as fast as plain decoding; above 100 %: it cannot pay"),
+        ("has", "drafts accepted in the simulation"),
+    ];
+    let mut table = Table::new("", &columns);
+    let whole = |x: f64| Value::number(x, format!("{:.0} %", 100.0 * x.max(0.0)));
+    for BreakEven { batch, k, needs, has } in &a.break_even {
+        let never = || Value { number: true, ..Value::text("cannot pay") };
+        let needs = if needs.is_finite() { whole(*needs) } else { never() };
+        let [batch, k] = [batch, k].map(|n| Value::number(f64::from(*n), n.to_string()));
+        table.rows.push(Row::of([batch, k, needs, has.map_or_else(Value::none, whole)]));
+    }
+    section.parts.push(Part::Table(table));
     section.parts.push(Part::Text(format!("The table by batch size: {DRAFTER_LOADED}.")));
     section.parts.push(Part::Facts(vec![("best length".into(), table_in_words(&a.table))]));
     section
@@ -129,7 +153,7 @@ fn by_batch(a: &Advice) -> Section {
 fn over_load(a: &Advice) -> Section {
     let mut section = Section::new("gain", "Gain over load");
     match figure(a) {
-        Some(svg) => section.parts.push(Part::Figure { svg, caption: caption(a) }),
+        Some(figure) => section.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption(a) }),
         None => {
             section.parts.push(Part::Text("No load was tried at which anything else than now was simulated.".into()))
         }
@@ -165,9 +189,9 @@ fn tried(at: &AtLoad) -> Table {
     table
 }
 
-/// The figure, as SVG, of gains in mean E2E over the server's policy, at each simulated request rate: the gain of
+/// The figure of gains in mean E2E over the server's policy, at each simulated request rate: the gain of
 /// drafting and the gain of plain decoding. `None` if there is nothing to draw.
-pub fn figure(a: &Advice) -> Option<String> {
+pub fn figure(a: &Advice) -> Option<Figure> {
     let loads = a.loads.as_ref()?;
     let points = |gain: fn(&super::loads::Load) -> Option<Gain>| -> Vec<GainAt> {
         let point = |l: &super::loads::Load| {
@@ -179,5 +203,5 @@ pub fn figure(a: &Advice) -> Option<String> {
     let seeds = loads.points.iter().filter_map(|l| l.gain.or(l.plain)).map(|g| g.n).max()?;
     let source = format!("{}; {}; mean and 95 % interval over {seeds} seeds", a.source, loads.requests);
     let first = if drafting.is_empty() { "" } else { &loads.drafting };
-    Some(gain_figure(first, &drafting, &plain, &loads.now, &source)?.svg)
+    gain_figure(first, &drafting, &plain, &loads.now, &source)
 }

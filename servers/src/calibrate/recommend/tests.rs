@@ -372,10 +372,13 @@ fn page_and_terminal_say_the_same() {
         [advice.headline(), advice.holds(), advice.now_in_words(), advice.stops().unwrap(), advice.losses().unwrap()];
     let facts = advice.paste.iter().chain(&advice.lacks).chain(&advice.confirm).cloned();
     let names = advice.at_loads.iter().map(|at| at.load.clone());
-    for words in both.into_iter().chain(facts).chain(names).chain(advice.break_even.iter().map(words::pays)) {
+    // The break-evens are sentences on the terminal and a table on the page.
+    assert!(advice.break_even.iter().map(words::pays).all(|words| said.contains(&words)), "{said}");
+    assert!(html.contains(&format!("{:.0} %", 100.0 * advice.break_even[0].needs)), "the page lacks its break-evens");
+    for words in both.into_iter().chain(facts).chain(names) {
         assert!(said.contains(&words), "{words}: {said}");
         assert!(html.contains(&escaped(&words)), "the page lacks: {words}");
     }
     assert!(!html.contains("vllm-dynamic["), "labels are names");
-    assert!(page::figure(&advice).unwrap().contains("Against K = 3"));
+    assert!(page::figure(&advice).unwrap().svg.contains("Against K = 3"));
 }

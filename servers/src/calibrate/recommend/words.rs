@@ -207,7 +207,7 @@ impl Advice {
 
     /// The whole recommendation as text: first the advice, then the reasons.
     pub fn in_words(&self) -> String {
-        let mut text = format!("{}\n{}\n", self.headline(), self.holds());
+        let mut text = format!("{}\n{}\n\n", self.headline(), self.holds());
         let mut line = |words: String| writeln!(text, "{words}").expect("a string grows");
         if !self.at_loads.is_empty() {
             self.from_where().into_iter().for_each(&mut line);

@@ -16,11 +16,11 @@ use foretoken_report::{Figure, Validated, ValidatedRun, signed_percent, validati
 pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     let title = format!("{} on {}", v.name, v.device);
     let figures = validation_figures(&Validated { title, runs });
-    let mut lead: Vec<Part> = v.caveats.iter().cloned().map(Part::Warning).collect();
-    lead.push(Part::Headline(match v.decided() {
+    let mut lead = vec![Part::Headline(match v.decided() {
         false => "Nothing is decided: in no piece the machine was steady.".into(),
         true => format!("The simulator: {}.", counts(v)),
-    }));
+    })];
+    lead.extend(v.caveats.iter().cloned().map(Part::Warning));
     let mut facts: Vec<_> = pieces(v).into_iter().map(|(name, line)| (name.to_owned(), line)).collect();
     facts.extend([
         ("an error is".into(), "simulated over the mean of the live runs, minus 1; of shares the difference".into()),

@@ -72,8 +72,9 @@ impl ServerComparison {
             Part::Figure {
                 svg,
                 caption:
-                    "Each row is a draft length at a load. Blue is the simulation; orange and pink are the simpler \
-                      predictions."
+                    "Each row is a draft length at a load. Blue is the simulation. The simpler predictions: orange is the line \
+                     between two observed lengths (interpolated), pink the formula for the tokens of a round in the fitted time \
+                     of a step."
                         .into(),
             }
         }));
