@@ -121,7 +121,11 @@ impl LatencyModel for Roofline {
     }
 }
 
-/// The times of a pass that only writes keys and values.
+/// The times of a pass that only writes the keys and values of its tokens: the first pass of a block drafter.
+///
+/// The weights of such a pass are read once; 2 FLOP for each weight and token. Each layer has a norm, a rotation and a
+/// write to the cache, which are small kernels: the overhead of a layer. The pass samples nothing and is no graph of
+/// its own (vLLM runs it before the graph of the drafts), so that the overhead of a pass is not in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContextPass {
     /// Fixed seconds of the pass: the overheads of its layers.
