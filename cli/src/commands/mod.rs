@@ -57,9 +57,8 @@ fn write(text: &str) -> Result<()> {
 }
 
 fn print_kept(folder: &Folder, format: Format, text: &str, json: &str) -> Result<()> {
-    let read = |name: &str| {
-        fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))
-    };
+    let read =
+        |name: &str| fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()));
     match format {
         Format::Table => answer::answer(&read(text)?, |_, _| false),
         Format::Json => print(&read(json)?),
