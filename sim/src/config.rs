@@ -22,7 +22,7 @@ pub use releases::Release;
 use serde::{Deserialize, Serialize};
 use settings::settings;
 use sglang::sglang_settings;
-pub use sglang::{QueueOrder, SglangSettings};
+pub use sglang::{EvictionPolicy, QueueOrder, RetractionPolicy, SglangSettings};
 
 settings! {
     /// The settings of the serving engine: scheduler, KV cache, drafter and host times. Names and defaults are vLLM's

@@ -42,8 +42,9 @@ pub use around::Around;
 pub use around_executor::AroundExecutor;
 pub use categories::Categories;
 pub use config::{
-    BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
-    MAX_SPEC_LEN, QueueOrder, Release, Runner, SchedulingPolicy, SglangSettings, Version,
+    BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, EvictionPolicy,
+    FirstDraftPass, MAX_SPEC_LEN, QueueOrder, Release, RetractionPolicy, Runner, SchedulingPolicy, SglangSettings,
+    Version,
 };
 pub use drafts::{Drafts, Shown, Wants};
 pub use draws::Draws;

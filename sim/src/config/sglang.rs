@@ -22,6 +22,34 @@ pub enum QueueOrder {
     ShortestPrefillFirst,
 }
 
+/// Which cached prefix goes first when memory is short (`--radix-eviction-policy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvictionPolicy {
+    /// The one that was used least recently.
+    #[default]
+    Lru,
+    /// The one that the fewest requests put in.
+    Lfu,
+    /// One that only one request put in, before all others.
+    Slru,
+    /// The oldest one.
+    Fifo,
+    /// The one of the least priority.
+    Priority,
+}
+
+/// Which request loses its KV first when memory is short (`--retraction-policy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetractionPolicy {
+    /// The one with the fewest output tokens.
+    #[default]
+    Length,
+    /// The one with the highest priority number, of these the one with the fewest output tokens.
+    Priority,
+}
+
 /// The settings of SGLang's scheduler that vLLM lacks. They act with `version = "sglang-0.5.23"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -51,6 +79,10 @@ pub struct SglangSettings {
     /// With `scheduling_policy = "priority"`: a waiting request evicts running ones whose priority number is higher by
     /// more than this (`--priority-scheduling-preemption-threshold`).
     pub priority_scheduling_preemption_threshold: i32,
+    /// Which cached prefix goes first when memory is short (`--radix-eviction-policy`).
+    pub radix_eviction_policy: EvictionPolicy,
+    /// Which request loses its KV first when memory is short (`--retraction-policy`).
+    pub retraction_policy: RetractionPolicy,
     /// With `scheduling_policy = "priority"`: whether running requests are never evicted.
     pub disable_priority_preemption: bool,
     /// Most requests that run at once with a drafter. Default: `max_num_seqs`; 48, as in SGLang, if that is not given
@@ -76,6 +108,8 @@ impl Default for SglangSettings {
             prefill_decode_interval_min_bs: 0,
             scheduler_recv_interval: 1,
             priority_scheduling_preemption_threshold: 10,
+            radix_eviction_policy: EvictionPolicy::Lru,
+            retraction_policy: RetractionPolicy::Length,
             disable_priority_preemption: false,
             speculative_max_running_requests: None,
             max_new_tokens: None,

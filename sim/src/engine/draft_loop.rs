@@ -181,7 +181,8 @@ impl Run<'_> {
             if go_on == Continue::Stop {
                 return Ok((pass, true));
             }
-            if self.drafts.leave_stopped(&mut self.plan.draft_len) {
+            // Where all requests draft as many tokens, one that needs no more stays in the batch.
+            if !self.step.one_length && self.drafts.leave_stopped(&mut self.plan.draft_len) {
                 self.common_len = 0;
                 if !self.plan.draft_len.iter().any(|&d| d > pass) {
                     return Ok((pass, true));

@@ -30,8 +30,6 @@ const REQUEST: u64 = 50;
 pub fn unbuilt(line: &Value) -> Option<&'static str> {
     let s = &line["settings"];
     match () {
-        () if s["radix_eviction_policy"] != "lru" => Some("another eviction policy than lru"),
-        () if s["retraction_policy"] != "length" => Some("retraction by priority"),
         () if !s["max_queued_requests"].is_null() => Some("a bound of the queue"),
         () if list(&line["requests"]).iter().any(|r| leaves_no_room(line, r)) => Some("a prompt that fills the memory"),
         () if list(&line["events"]).iter().any(|e| e["is"] == "stuck") => Some("a request at which SGLang hangs"),

@@ -101,6 +101,8 @@ pub(super) fn config(line: &Value) -> EngineConfig {
             prefill_decode_interval_min_bs: number(&s["prefill_decode_interval_min_bs"]) as u32,
             scheduler_recv_interval: number(&s["scheduler_recv_interval"]) as u32,
             priority_scheduling_preemption_threshold: number(&s["priority_scheduling_preemption_threshold"]) as i32,
+            radix_eviction_policy: serde_json::from_value(s["radix_eviction_policy"].clone()).expect("a policy"),
+            retraction_policy: serde_json::from_value(s["retraction_policy"].clone()).expect("a policy"),
             disable_priority_preemption: d["preemption"] == false,
             speculative_max_running_requests: None,
             max_new_tokens: None,

@@ -2,7 +2,9 @@
 
 use super::req::{Contents, Req};
 use super::{Sglang, SglangRow};
+use crate::config::RetractionPolicy;
 use crate::workload::RequestId;
+use std::cmp::Reverse;
 
 /// Tokens for each request that stays, for which KV is freed when others lose theirs (`SGLANG_RETRACT_DECODE_STEPS`).
 const RETRACT_DECODE_STEPS: u32 = 20;
@@ -83,14 +85,20 @@ impl Sglang {
         }
     }
 
-    /// Retracts requests until the others fit: those with the fewest output tokens, of these the longest prompts. One
-    /// stays; if it does not fit either, it is given up.
+    /// Retracts requests until the others fit: those with the fewest output tokens, of these the longest prompts; with
+    /// retraction by priority the least urgent come first. One stays; if it does not fit either, it is given up.
     fn retract_decodes(&mut self, contents: &impl Contents) {
         let mut kept = std::mem::take(&mut self.running);
         // Python's reversed sort keeps equal requests in their order.
+        let low_first = self.rules.priority.is_some_and(|p| p.low_first);
         kept.sort_by_key(|&id| {
             let r = &self.reqs[id as usize];
-            (std::cmp::Reverse(r.outputs), r.asked.prompt)
+            let urgency = match self.rules.retraction {
+                RetractionPolicy::Length => 0,
+                RetractionPolicy::Priority if low_first => -i64::from(r.asked.priority),
+                RetractionPolicy::Priority => i64::from(r.asked.priority),
+            };
+            (Reverse(urgency), Reverse(r.outputs), r.asked.prompt)
         });
         let mut retracted = Vec::new();
         let mut first = true;

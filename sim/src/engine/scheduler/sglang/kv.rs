@@ -4,6 +4,7 @@
 use super::content::Tokens;
 use super::radix_cache::{Match, RadixCache};
 use super::req::{Contents, Req};
+use super::settings::SglangRules;
 use crate::workload::RequestId;
 
 /// The KV pool and the tree of prefixes.
@@ -15,9 +16,11 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// A pool of `tokens` KV slots in pages of `page`. `pairs` says whether the tree's keys are pairs of tokens.
-    pub fn new(tokens: u32, page: u32, radix: bool, pairs: bool) -> Kv {
-        Kv { page, free_pages: tokens / page, tree: radix.then(|| RadixCache::new(page, pairs)) }
+    /// An empty pool and an empty tree.
+    pub fn new(rules: &SglangRules) -> Kv {
+        let page = rules.page_size;
+        let tree = || RadixCache::new(page, rules.pairs, rules.eviction);
+        Kv { page, free_pages: rules.kv_tokens / page, tree: rules.radix_cache.then(tree) }
     }
 
     /// `tokens`, in whole pages.
@@ -116,7 +119,9 @@ impl Kv {
         }
         let key = tree.key(&tokens);
         let len = key.len();
-        let found = tree.insert(key);
+        let priority = i64::from(r.asked.priority);
+        let found = tree.insert(key, r.inserted, priority);
+        r.inserted = r.inserted.max(len);
         // The request's own copies of what was there already are given back.
         self.free_pages += found.tokens.saturating_sub(r.protected) / self.page;
         // A node ends where the prompt ends, so that outputs can be evicted without their prompt.
@@ -124,7 +129,8 @@ impl Kv {
         prompt.truncate(r.asked.prompt);
         let prompt = tree.key(&prompt);
         if !prompt.is_empty() && prompt.len() < len {
-            tree.insert(prompt);
+            let again = prompt.len();
+            tree.insert(prompt, again, priority + 1);
         }
         if let Some(lock) = r.lock {
             tree.unlock(lock);

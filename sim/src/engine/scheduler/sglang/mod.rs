@@ -108,7 +108,7 @@ impl Sglang {
         Sglang {
             reqs: Vec::new(),
             queue: Queue::new(),
-            kv: Kv::new(rules.kv_tokens, rules.page_size, rules.radix_cache, rules.pairs),
+            kv: Kv::new(&rules),
             running: Vec::new(),
             full: false,
             chunked: None,

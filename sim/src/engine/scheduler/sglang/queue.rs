@@ -4,7 +4,7 @@ use super::kv::Kv;
 use super::radix_cache::RadixCache;
 use super::req::{Contents, Req};
 use super::settings::SglangRules;
-use crate::config::QueueOrder;
+use crate::config::{EvictionPolicy, QueueOrder};
 use crate::workload::RequestId;
 
 /// Beyond this number of waiting requests their prefixes are not looked up for the order.
@@ -27,7 +27,12 @@ pub(super) struct Queue {
 
 impl Queue {
     pub fn new() -> Queue {
-        Queue { waiting: Vec::new(), passes: 0, among_waiting: RadixCache::new(1, false), joins: 0 }
+        Queue {
+            waiting: Vec::new(),
+            passes: 0,
+            among_waiting: RadixCache::new(1, false, EvictionPolicy::Lru),
+            joins: 0,
+        }
     }
 
     /// Adds a request at the end. `processed` is the number of prompt tokens scheduled so far.
@@ -97,7 +102,7 @@ impl Queue {
                 return;
             }
         }
-        self.refresh(kv, reqs, contents);
+        self.refresh(rules, kv, reqs, contents);
     }
 
     /// Looks up all waiting requests. Returns those that match little of the cache but much of a request before them:
@@ -117,7 +122,7 @@ impl Queue {
             if self.among_waiting.match_prefix(&tokens).tokens >= SHARED_PREFIX {
                 later.push(id);
             } else {
-                self.among_waiting.insert(tokens);
+                self.among_waiting.insert(tokens, 0, 0);
             }
         }
         later
@@ -125,8 +130,9 @@ impl Queue {
 
     /// Marks the prefixes of waiting requests as used now and then, the first request's last, so that eviction takes
     /// the prefixes of the requests at the end.
-    fn refresh(&mut self, kv: &mut Kv, reqs: &[Req], contents: &impl Contents) {
-        if self.waiting.is_empty() || kv.tree.is_none() {
+    fn refresh(&mut self, rules: &SglangRules, kv: &mut Kv, reqs: &[Req], contents: &impl Contents) {
+        // Where recency does not decide what is evicted, SGLang saves the walk.
+        if self.waiting.is_empty() || kv.tree.is_none() || rules.eviction != EvictionPolicy::Lru {
             return;
         }
         let due = self.passes.is_multiple_of(REFRESH_INTERVAL);

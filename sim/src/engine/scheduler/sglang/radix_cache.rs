@@ -1,8 +1,9 @@
 //! SGLang's radix tree (`mem_cache/unified_radix_cache.py`, `unified_cache/unified_tree_core.py`): the prefixes in KV
 //! that requests may share. Keys have whole pages. A node's KV can be evicted once no running request locks it and
-//! nothing hangs below it; the node that was used least recently goes first, as a whole.
+//! nothing hangs below it; by default the node that was used least recently goes first, as a whole.
 
 use super::content::Tokens;
+use crate::config::EvictionPolicy;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node of the tree. The root has no tokens and is never evicted.
@@ -19,6 +20,12 @@ struct Node {
     /// Number of running requests that use the node's KV, in this node or below.
     locks: u32,
     used: f64,
+    /// When the node, or the one that it was split from, was made.
+    made: f64,
+    /// How many requests put the node's tokens in.
+    hits: u32,
+    /// The highest priority of a request that put them in.
+    priority: i64,
     /// Place among the children of its parent: they are in the order in which they came.
     order: u64,
 }
@@ -35,9 +42,13 @@ pub struct RadixCache {
     evictable: u32,
     /// Number of nodes that were made.
     made: u64,
-    /// Nodes that can be evicted, the least recently used first.
-    leaves: BTreeSet<(u64, NodeId)>,
+    /// Nodes that can be evicted, the first to go first.
+    leaves: BTreeSet<Entry>,
+    eviction: EvictionPolicy,
 }
+
+/// A node that can be evicted, behind what decides which one goes first.
+type Entry = (i64, u64, NodeId);
 
 /// What a walk down the tree found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +61,18 @@ pub struct Match {
 
 impl RadixCache {
     /// An empty tree with keys in whole pages of `page` tokens. `pairs` says whether keys are pairs of tokens.
-    pub fn new(page: u32, pairs: bool) -> RadixCache {
-        let root =
-            Node { key: Tokens::default(), parent: ROOT, children: BTreeMap::new(), locks: 1, used: 0.0, order: 0 };
+    pub fn new(page: u32, pairs: bool, eviction: EvictionPolicy) -> RadixCache {
+        let root = Node {
+            key: Tokens::default(),
+            parent: ROOT,
+            children: BTreeMap::new(),
+            locks: 1,
+            used: 0.0,
+            made: 0.0,
+            hits: 0,
+            priority: 0,
+            order: 0,
+        };
         RadixCache {
             nodes: vec![root],
             free: Vec::new(),
@@ -62,6 +82,7 @@ impl RadixCache {
             evictable: 0,
             made: 0,
             leaves: BTreeSet::new(),
+            eviction,
         }
     }
 
@@ -121,8 +142,9 @@ impl RadixCache {
         (same, same == own.len())
     }
 
-    /// Puts a key into the tree. Returns how many of its tokens were there already, and its last node.
-    pub fn insert(&mut self, mut key: Tokens) -> Match {
+    /// Puts a key of a request of some priority into the tree. The request has put its first `before` tokens in before,
+    /// which then count no second time. Returns how many tokens were there already, and the last node.
+    pub fn insert(&mut self, mut key: Tokens, before: u32, priority: i64) -> Match {
         let (mut node, mut found) = (ROOT, 0);
         let used = self.tick();
         self.touch(ROOT, used);
@@ -134,6 +156,7 @@ impl RadixCache {
             let (same, whole) = self.same(child, &key);
             node = if whole { child } else { self.split(child, same) };
             found += same;
+            self.note(node, found > before, priority);
             key.split_front(same);
         }
         if !key.is_empty() {
@@ -141,6 +164,7 @@ impl RadixCache {
             let leaf = self.add(key, node);
             self.nodes[node as usize].children.insert(hash, leaf);
             self.evictable += len;
+            self.note(leaf, found + len > before, priority);
             self.settle(leaf);
             self.settle(node);
             node = leaf;
@@ -153,7 +177,9 @@ impl RadixCache {
         // SGLang counts the node's creation too.
         self.tick();
         self.made += 1;
-        let node = Node { key, parent, children: BTreeMap::new(), locks: 0, used, order: self.made };
+        let made = self.time;
+        let (children, order) = (BTreeMap::new(), self.made);
+        let node = Node { key, parent, children, locks: 0, used, made, hits: 0, priority: 0, order };
         match self.free.pop() {
             Some(id) => {
                 self.nodes[id as usize] = node;
@@ -174,8 +200,9 @@ impl RadixCache {
         let rest = self.nodes[child as usize].key.hash_of_first(page);
         let new = self.add(front, parent);
         self.nodes[new as usize].children.insert(rest, child);
-        self.nodes[new as usize].locks = self.nodes[child as usize].locks;
-        self.nodes[new as usize].order = self.nodes[child as usize].order;
+        let Node { locks, order, made, hits, priority, .. } = self.nodes[child as usize];
+        let front = &mut self.nodes[new as usize];
+        (front.locks, front.order, front.made, front.hits, front.priority) = (locks, order, made, hits, priority);
         self.nodes[child as usize].parent = new;
         self.nodes[parent as usize].children.insert(hash, new);
         let used = self.tick();
@@ -185,18 +212,39 @@ impl RadixCache {
     }
 
     fn touch(&mut self, node: NodeId, used: f64) {
-        let present = self.nodes[node as usize].used;
-        let listed = self.leaves.remove(&(present.to_bits(), node));
+        let listed = self.leaves.remove(&self.entry(node));
         self.nodes[node as usize].used = used;
         if listed {
-            self.leaves.insert((used.to_bits(), node));
+            self.leaves.insert(self.entry(node));
         }
+    }
+
+    /// Notes that a request put the node's tokens in; `anew` says that it did so for the first time.
+    fn note(&mut self, node: NodeId, anew: bool, priority: i64) {
+        let listed = self.leaves.remove(&self.entry(node));
+        let n = &mut self.nodes[node as usize];
+        n.hits += u32::from(anew);
+        n.priority = n.priority.max(priority);
+        if listed {
+            self.leaves.insert(self.entry(node));
+        }
+    }
+
+    fn entry(&self, node: NodeId) -> Entry {
+        let n = &self.nodes[node as usize];
+        let (first, time) = match self.eviction {
+            EvictionPolicy::Lru => (0, n.used),
+            EvictionPolicy::Lfu => (n.hits.into(), n.used),
+            EvictionPolicy::Slru => (i64::from(n.hits >= 2), n.used),
+            EvictionPolicy::Fifo => (0, n.made),
+            EvictionPolicy::Priority => (n.priority, n.used),
+        };
+        (first, time.to_bits(), node)
     }
 
     /// Lists the node among those that can be evicted, or takes it off the list.
     fn settle(&mut self, node: NodeId) {
-        let n = &self.nodes[node as usize];
-        let entry = (n.used.to_bits(), node);
+        let (n, entry) = (&self.nodes[node as usize], self.entry(node));
         if node != ROOT && n.locks == 0 && n.children.is_empty() {
             self.leaves.insert(entry);
         } else {
@@ -207,12 +255,12 @@ impl RadixCache {
     /// Locks the path to a node, so that none of its KV is evicted.
     pub fn lock(&mut self, mut node: NodeId) {
         while node != ROOT {
+            self.leaves.remove(&self.entry(node));
             let n = &mut self.nodes[node as usize];
             if n.locks == 0 {
                 self.evictable -= n.key.len();
             }
             n.locks += 1;
-            self.leaves.remove(&(n.used.to_bits(), node));
             node = n.parent;
         }
     }
@@ -231,9 +279,9 @@ impl RadixCache {
         }
     }
 
-    /// Evicts the node that was used least recently. Returns how many tokens of KV it had; `None` if no node can go.
+    /// Evicts the first node to go. Returns how many tokens of KV it had; `None` if no node can go.
     pub fn evict_one(&mut self) -> Option<u32> {
-        let (_, node) = self.leaves.pop_first()?;
+        let (.., node) = self.leaves.pop_first()?;
         let key = std::mem::take(&mut self.nodes[node as usize].key);
         let parent = self.nodes[node as usize].parent;
         self.nodes[parent as usize].children.remove(&key.hash_of_first(self.page));
@@ -276,6 +324,6 @@ impl RadixCache {
 
     /// Forgets all prefixes.
     pub fn clear(&mut self) {
-        *self = RadixCache::new(self.page, self.pairs);
+        *self = RadixCache::new(self.page, self.pairs, self.eviction);
     }
 }

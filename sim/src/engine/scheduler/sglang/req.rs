@@ -42,6 +42,8 @@ pub struct Req {
     pub extend_end: u32,
     /// Number of tokens whose KV belongs to the tree.
     pub protected: u32,
+    /// Number of tokens that the request has put into the tree so far.
+    pub inserted: u32,
     /// Number of tokens whose KV is certain.
     pub committed: u32,
     /// Number of tokens that the request has KV slots for.
@@ -71,6 +73,7 @@ impl Req {
             lock: None,
             extend_end: 0,
             protected: 0,
+            inserted: 0,
             committed: 0,
             allocated: 0,
             middle_chunks: 0,

@@ -1,6 +1,6 @@
 //! What SGLang's scheduler is set to.
 
-use crate::config::{EngineConfig, QueueOrder, SchedulingPolicy};
+use crate::config::{EngineConfig, EvictionPolicy, QueueOrder, RetractionPolicy, SchedulingPolicy};
 
 /// What SGLang's scheduler is set to. Numbers are tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +23,10 @@ pub struct SglangRules {
     pub order: QueueOrder,
     /// `--enable-priority-scheduling` with its preemption threshold.
     pub priority: Option<Priority>,
+    /// `--radix-eviction-policy`.
+    pub eviction: EvictionPolicy,
+    /// `--retraction-policy`.
+    pub retraction: RetractionPolicy,
     /// `--schedule-conservativeness`.
     pub conservativeness: f64,
     /// Whether there is a radix cache.
@@ -75,6 +79,8 @@ impl SglangRules {
                 low_first: true,
                 preempts_above: (!s.disable_priority_preemption).then_some(s.priority_scheduling_preemption_threshold),
             }),
+            eviction: s.radix_eviction_policy,
+            retraction: s.retraction_policy,
             conservativeness: s.schedule_conservativeness,
             radix_cache: c.prefix_caching && !(drafts > 0 && c.drafts_end_prefix_hits),
             reserve: (drafts > 0).then_some(2 * (drafts + 1)),
