@@ -34,7 +34,7 @@ fn every_policy_gets_all_tokens_in_time_and_overlapped() {
     let orders = [QueueOrder::Fcfs, QueueOrder::Lpm, QueueOrder::Lof, QueueOrder::Hrrn, QueueOrder::DfsWeight];
     let mut preempted = 0;
     for (overlap, order) in [true, false].into_iter().flat_map(|overlap| orders.map(|order| (overlap, order))) {
-        for (mixed, max_new_tokens) in [(true, None), (false, Some(400))] {
+        for (mixed, max_new_tokens) in [(true, None), (false, Some(60))] {
             let settings = SglangSettings {
                 chunked_prefill_size: 64,
                 enable_mixed_chunk: mixed,
