@@ -149,7 +149,7 @@ fn sglangs_arguments_are_flags() {
     let pages = vec![("/v1/models", model("Qwen/Qwen3-8B", "sglang")), ("/get_server_info", info.to_string())];
     let (answer, experiment) = asked(&place, &answers(pages), &["--clients", "2", "--input", "100", "--output", "20"]);
     let engine = &experiment["engine"];
-    assert_eq!((engine["max_num_seqs"].as_integer(), engine["num_gpu_blocks"].as_integer()), (Some(48), Some(10_000)));
+    assert_eq!((engine["max_num_seqs"].as_integer(), engine["num_gpu_blocks"].as_integer()), (Some(48), Some(160_000)));
     assert_eq!((engine["prefix_caching"].as_bool(), &answer["now"]), (Some(false), &"K = 3".into()));
     // r + r^2 + r^3 = 1.2.
     let rate = experiment["acceptance"]["source"]["constant"]["rate"].as_float().unwrap();

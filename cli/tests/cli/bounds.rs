@@ -70,7 +70,7 @@ fn a_named_reference_bounds_all_loads() {
 fn the_bound_is_in_the_table_on_the_page_and_in_the_figures() {
     let place = Place::holding(&swept());
     let text = place.run_drawn("out", &[]);
-    let at = "(scaled from autoregressive at workload.arrivals.poisson.rate = 3.0)";
+    let at = "(scaled from autoregressive at request rate = 3.0 requests/s)";
     assert_eq!(text.lines().filter(|l| l.contains("SLO TPOT <=") && l.contains(at)).count(), 1, "{text}");
     let stars = text.lines().filter(|l| l.trim_start().starts_with("autoregressive") && l.contains('*')).count();
     assert!(stars == 1 && text.contains("*: 90 % by definition"), "{text}");
