@@ -260,7 +260,11 @@ impl<'a> Simulation<'a> {
             draft: self.draft,
             target: self.target,
             context_reads: self.context_reads,
-            drafting: self.drafting,
+            // SGLang's block drafters make their block in one pass; vLLM's have passes of their own kind.
+            drafting: match rules.sglang.is_some() && rules.parallel_drafting {
+                true => Drafting::Parallel,
+                false => self.drafting,
+            },
             acceptance: self.acceptance.of_run(longest).unwrap_or(self.acceptance),
             overhead: Time::from_s(self.config.step_overhead_s),
             host: Host::of(&self.config.host),

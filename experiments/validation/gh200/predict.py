@@ -47,12 +47,11 @@ target = {{ {kind} = {{ gpu = "gh200", model = "llama-3.1-8b"{engine} }} }}
 draft = {{ {kind} = {{ gpu = "gh200", model = "eagle3-llama-3.1-8b"{engine} }} }}
 
 [engine]
-version = "vllm-v0"
+version = "sglang-0.5.23"
 method = "eagle3"
 max_num_seqs = 512
-max_num_batched_tokens = 8192
 max_model_len = 8192
-num_gpu_blocks = 36000
+num_gpu_blocks = 576000
 prefix_caching = false
 max_draft_len = {max(row.k, 1)}
 frontend_s = 0.0

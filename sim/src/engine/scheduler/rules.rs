@@ -259,12 +259,13 @@ fn v0(derived: &Derived) -> Rules {
 }
 
 fn sglang(derived: &Derived) -> Rules {
-    let &Derived { config: c, spec, k, asynchronous, .. } = derived;
+    let &Derived { config: c, spec, k, block, asynchronous, .. } = derived;
     // DSpark alone verifies as many drafts as each request has; all other drafters have one width for the batch.
     let ragged = matches!(c.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
     Rules {
         order: if asynchronous { Order::Async } else { Order::StepStart },
         sglang: Some(SglangRules::of(c, k, asynchronous)),
+        parallel_drafting: block || spec.parallel_drafting,
         one_length: !ragged && spec.lengths != Lengths::Free,
         skip_stretches: false,
         tops_up_chunks: false,

@@ -97,3 +97,14 @@ fn what_sglang_lacks_and_what_is_not_built_is_refused_by_name() {
     says(|c| c.sglang.max_new_tokens = Some(0), "engine.sglang.max_new_tokens: must be at least 1");
     says(|c| c.sglang.schedule_conservativeness = -1.0, "engine.sglang.schedule_conservativeness: must be");
 }
+
+#[test]
+fn a_block_drafter_makes_its_block_in_one_pass() {
+    let last = |method: DraftMethod| {
+        let mut f = crowd(SglangSettings::default(), true);
+        f.config.method = method;
+        let run = f.with(|s| s.run(Speculation::Policy(Box::new(super::fixture::Steady(5)))));
+        run.records.finish.iter().max().copied()
+    };
+    assert!(last(DraftMethod::Dflash) < last(DraftMethod::Eagle3));
+}
