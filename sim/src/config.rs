@@ -294,6 +294,14 @@ impl EngineConfig {
             _ => self.num_gpu_blocks,
         }
     }
+
+    /// The setting that limits the number of running requests, and its value.
+    pub fn running_limit(&self, drafting: bool) -> (&'static str, u32) {
+        match self.sglang.speculative_max_running_requests {
+            Some(most) if drafting => ("sglang.speculative_max_running_requests", most),
+            _ => ("max_num_seqs", self.max_num_seqs),
+        }
+    }
 }
 
 impl EngineConfig {

@@ -46,7 +46,7 @@ impl Answer {
         };
         say(&self.stops());
         if self.table.len() > 1 {
-            say(&format!("vLLM's table by batch size, the drafter loaded: {}", table_in_words(&self.table)));
+            say(&format!("Table by batch size, the drafter loaded: {}", table_in_words(&self.table)));
         }
         say("");
         if let Some(line) = &self.made.read {

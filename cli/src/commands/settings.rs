@@ -277,7 +277,10 @@ mod tests {
         let all = all_settings();
         let setting = |path: &str| all.iter().find(|s| s.path == path).unwrap_or_else(|| panic!("{path} is missing"));
         assert_eq!(setting("engine.max_num_seqs").kind, "whole number, default 256");
-        assert_eq!(setting("engine.version").kind, "vllm-v0 | vllm-0.32 | vllm-0.33 | sglang-0.5.23, default vllm-0.33");
+        assert_eq!(
+            setting("engine.version").kind,
+            "vllm-v0 | vllm-0.32 | vllm-0.33 | sglang-0.5.23, default vllm-0.33"
+        );
         assert!(setting("hardware.target.roofline.gpu").kind.starts_with("a100-40g | a100-80g"));
         assert_eq!(setting("acceptance.source.constant.rate").says, "Probability that a draft token is right, [0, 1].");
         assert_eq!(setting("acceptance.source.mixture.categories.NAME.a").kind, "number");

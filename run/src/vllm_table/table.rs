@@ -244,9 +244,10 @@ fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
         let scheduled = measured.scheduled();
         match placed.last() {
             Some(&(before, _)) if scheduled <= before => {
-                let limit = match measured.taken().kv_peak >= 0.9 {
-                    true => "KV memory was full".to_owned(),
-                    false => format!("engine.max_num_batched_tokens = {}", config.max_num_batched_tokens),
+                let limit = match config.running_limit(true) {
+                    _ if measured.taken().kv_peak >= 0.9 => "KV memory was full".to_owned(),
+                    (setting, most) if scheduled >= most => format!("engine.{setting} = {most}"),
+                    _ => format!("engine.max_num_batched_tokens = {}", config.max_num_batched_tokens),
                 };
                 row.not_reached = Some(format!("steps schedule {scheduled}, as with fewer clients: {limit}"));
             }

@@ -64,7 +64,7 @@ impl SglangRules {
     /// `overlap` says whether a batch is made before the result of the last one is read.
     pub fn of(c: &EngineConfig, drafts: u32, overlap: bool) -> SglangRules {
         let s = &c.sglang;
-        let running = s.speculative_max_running_requests.filter(|_| drafts > 0).unwrap_or(c.max_num_seqs);
+        let (_, running) = c.running_limit(drafts > 0);
         let kv_tokens = c.target_blocks(drafts > 0).saturating_mul(c.block_size);
         SglangRules {
             kv_tokens,
