@@ -48,6 +48,7 @@ draft = {{ {kind} = {{ gpu = "gh200", model = "eagle3-llama-3.1-8b"{engine} }} }
 
 [engine]
 version = "sglang-0.5.23"
+async_scheduling = false
 method = "eagle3"
 max_num_seqs = 512
 max_model_len = 8192
