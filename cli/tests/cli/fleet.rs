@@ -221,7 +221,7 @@ fn clear_errors() {
         ),
         (
             vec![SPLIT, LINK, "engine.version=vllm-v0", "engine.max_model_len=2000"],
-            "which vLLM v0 (engine.version) cannot",
+            "which vllm-v0 (engine.version) cannot",
             "vllm-0.33",
         ),
         (
