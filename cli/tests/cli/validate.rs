@@ -177,8 +177,9 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     let text = std::fs::read_to_string(place.path("out/validation.txt")).unwrap();
     assert_eq!(text.lines().next(), Some(caveat));
     let page = std::fs::read_to_string(place.path("out/validation.html")).unwrap();
-    let (part, verdict) = (page.find("PART OF THE RUNS: 1 of 3 runs").unwrap(), page.find("The simulator: ").unwrap());
-    assert!(part < verdict && page.contains("PART OF THE RUNS · Foretoken validation"));
+    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} is missing"));
+    assert!(at("PART OF THE RUNS · Foretoken validation") < at("The simulator: "));
+    assert!(page.contains("PART OF THE RUNS: 1 of 3 runs"));
     if output.status.code() == Some(3) {
         assert!(stderr.contains("PART OF THE RUNS"), "{stderr}");
     }
