@@ -12,142 +12,16 @@ mod radix_cache;
 mod ratio;
 mod req;
 mod settings;
+mod state;
 
 pub(super) use content::{Run, Tokens};
 pub(super) use req::{Asked, Contents};
 pub use settings::SglangRules;
-
-pub use req::Req;
+pub use state::{Events, Sglang, SglangBatch, SglangRow};
 
 use crate::workload::RequestId;
-use kv::Kv;
-use queue::Queue;
-use ratio::NewTokenRatio;
-
-/// A request of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SglangRow {
-    pub id: RequestId,
-    /// Number of tokens before the tokens of this batch.
-    pub past: u32,
-    /// Number of new tokens: of the prompt, or 1 without the drafts.
-    pub new: u32,
-    /// Whether the row decodes.
-    pub decodes: bool,
-}
-
-/// What runs in a step.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SglangBatch {
-    /// Whether prompts run. Decode requests beside them have one token each and no drafts.
-    pub extends: bool,
-    /// The requests of the batch.
-    pub rows: Vec<SglangRow>,
-}
-
-/// What a call of the scheduler did beside its batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Events {
-    /// Requests that lost their KV, and for each the request of higher priority that took its place, if one did.
-    pub freed: Vec<(RequestId, Option<RequestId>)>,
-    /// Requests that were given up, since even alone they do not fit.
-    pub aborted: Vec<RequestId>,
-    /// Requests that ended.
-    pub ended: Vec<RequestId>,
-}
-
-impl Events {
-    fn clear(&mut self) {
-        self.freed.clear();
-        self.aborted.clear();
-        self.ended.clear();
-    }
-}
-
-/// SGLang's scheduler.
-pub struct Sglang {
-    rules: SglangRules,
-    /// The requests by id.
-    reqs: Vec<Req>,
-    queue: Queue,
-    kv: Kv,
-    /// The requests that decode.
-    running: Vec<RequestId>,
-    /// Whether no waiting request is tried until a running one leaves (`batch_is_full`).
-    full: bool,
-    /// The request whose prompt is computed in part.
-    chunked: Option<RequestId>,
-    /// The requests of the last batch if it had prompts, the one among them whose prompt goes on, and its new tokens.
-    last_extend: Option<(Vec<RequestId>, Option<RequestId>, u64)>,
-    /// With overlap: the requests of the batch whose result is not read yet.
-    in_flight: Vec<RequestId>,
-    /// Free rows of the table of running requests.
-    free_rows: u32,
-    ratio: NewTokenRatio,
-    /// Number of prompt tokens scheduled so far, as SGLang counts them: a decode step adds the tokens of the batch of
-    /// prompts that the running batch began as, each time again.
-    processed: u64,
-    /// The tokens of that batch of prompts.
-    began_with: u64,
-    /// Decode steps that must come before the next prompts.
-    defer: u32,
-    /// Whether the last pass left the prompts out for that.
-    deferred: bool,
-    /// Passes of the loop since it looked for new requests.
-    passes: u32,
-    /// Whether the last batch had prompts.
-    after_prompts: bool,
-    /// Whether the last call found that nothing will ever run.
-    hopeless: bool,
-    events: Events,
-}
 
 impl Sglang {
-    /// A scheduler without requests.
-    pub fn new(rules: SglangRules) -> Sglang {
-        Sglang {
-            reqs: Vec::new(),
-            queue: Queue::new(),
-            kv: Kv::new(&rules),
-            running: Vec::new(),
-            full: false,
-            chunked: None,
-            last_extend: None,
-            in_flight: Vec::new(),
-            free_rows: rules.max_running_requests,
-            ratio: NewTokenRatio::new(rules.conservativeness),
-            processed: 0,
-            began_with: 0,
-            defer: 0,
-            deferred: false,
-            passes: 0,
-            hopeless: false,
-            after_prompts: false,
-            events: Events::default(),
-            rules,
-        }
-    }
-
-    /// Adds a request to the queue.
-    pub fn add(&mut self, id: RequestId, asked: Asked) {
-        let (at, empty) = (id as usize, Req::new(asked));
-        if self.reqs.len() <= at {
-            self.reqs.resize(at + 1, empty.clone());
-        }
-        self.reqs[at] = empty;
-        self.queue.join(id, &mut self.reqs[at], self.processed);
-    }
-
-    /// What the last call of the scheduler did beside its batch.
-    pub fn events(&self) -> &Events {
-        &self.events
-    }
-
-    /// The request `id`.
-    pub fn req(&self, id: RequestId) -> &Req {
-        &self.reqs[id as usize]
-    }
-
     /// Fills `into` with the next batch, which is empty if nothing can run now (`get_next_batch_to_run`). Its result is
     /// in flight from now on.
     pub fn next_batch(&mut self, contents: &impl Contents, into: &mut SglangBatch) {
@@ -210,12 +84,6 @@ impl Sglang {
         false
     }
 
-    fn drop_finished(&mut self) {
-        let before = self.running.len();
-        self.running.retain(|&id| !self.reqs[id as usize].finished());
-        self.full &= self.running.len() == before;
-    }
-
     fn defers_prompts(&mut self) -> bool {
         if self.defer > 0 && (self.running.len() as u32) < self.rules.decode_interval_min {
             self.defer = 0;
@@ -224,16 +92,6 @@ impl Sglang {
         self.defer -= u32::from(defers);
         self.deferred = defers;
         defers
-    }
-
-    /// How many more requests may join `held` ones that have rows already.
-    fn allocatable(&self, held: usize) -> usize {
-        let batch = (self.rules.max_running_requests as usize).saturating_sub(self.running.len());
-        batch.min(self.free_rows as usize + held)
-    }
-
-    fn preempts(&self) -> Option<i32> {
-        self.rules.priority.and_then(|p| p.preempts_above)
     }
 
     /// Takes what a batch gave. `accepted` says how many drafts of a decode request were right.
@@ -314,35 +172,5 @@ impl Sglang {
         if self.running.is_empty() && self.queue.waiting.is_empty() && self.chunked.is_none() {
             self.ratio.current = self.ratio.start;
         }
-    }
-
-    /// Free KV slots, and slots that eviction could free.
-    pub fn memory(&self) -> (u32, u32) {
-        (self.kv.available(), self.kv.evictable())
-    }
-
-    /// The waiting requests in their order.
-    pub fn waiting(&self) -> &[RequestId] {
-        &self.queue.waiting
-    }
-
-    /// The request whose prompt is computed in part.
-    pub fn chunked(&self) -> Option<RequestId> {
-        self.chunked
-    }
-
-    /// The requests that decode.
-    pub fn running(&self) -> &[RequestId] {
-        &self.running
-    }
-
-    /// Whether no waiting request is tried until a running one leaves.
-    pub fn is_full(&self) -> bool {
-        self.full
-    }
-
-    /// The share of the outputs that admission expects running requests to make.
-    pub fn new_token_ratio(&self) -> f64 {
-        self.ratio.current
     }
 }
