@@ -2,9 +2,11 @@
 //! table. Elsewhere the text stays as it is.
 
 use super::{print, write};
+use crate::cli::format::Format;
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
-use foretoken_run::spec::problem::Result;
+use foretoken_run::cells::Folder;
+use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::spec::shown;
 use std::io::IsTerminal;
 
@@ -20,6 +22,16 @@ pub fn answer(text: &str, best: impl Fn(usize, &str) -> bool) -> Result<()> {
     }
     let colour = AutoStream::choice(&out) != anstream::ColorChoice::Never;
     write(&on_a_terminal(&shown::escape(text), colour, best))
+}
+
+/// Prints the kept answer of a results folder: its file `text`, or `json`.
+pub fn print_kept(folder: &Folder, format: Format, text: &str, json: &str) -> Result<()> {
+    let read =
+        |name: &str| fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()));
+    match format {
+        Format::Table => answer(&read(text)?, |_, _| false),
+        Format::Json => print(&read(json)?),
+    }
 }
 
 /// The text with its first paragraph at the end. With colour, the answer and the best rows are bold, and warnings red.

@@ -1,6 +1,6 @@
 //! `foretoken capacity`: finds the highest rate of requests at which each policy keeps the experiment's latency bounds.
 
-use super::print_kept;
+use super::answer::print_kept;
 use crate::cli::format::Format;
 use crate::cli::results::ResultsArgs;
 use crate::shipped;

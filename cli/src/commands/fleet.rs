@@ -1,7 +1,7 @@
 //! `foretoken fleet`: finds, for each policy, the fewest GPUs with which a fleet serves the experiment's load within
 //! the experiment's latency bounds.
 
-use super::print_kept;
+use super::answer::print_kept;
 use crate::cli::format::Format;
 use crate::cli::results::ResultsArgs;
 use crate::shipped;

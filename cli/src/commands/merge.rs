@@ -1,6 +1,7 @@
 //! `foretoken merge`: merges the results of a run's shards, or lists the cells that are still missing.
 
-use super::{print, print_kept};
+use super::answer::print_kept;
+use super::print;
 use crate::cli::format::Format;
 use clap::Args;
 use foretoken_run::capacity::fleet::kept::FLEET_TEXT;

@@ -1,7 +1,5 @@
 //! The commands, one file each.
 
-use crate::cli::format::Format;
-use foretoken_run::cells::Folder;
 pub mod acceptance;
 mod answer;
 pub mod ask;
@@ -53,14 +51,5 @@ fn write(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
         _ => Ok(()),
-    }
-}
-
-fn print_kept(folder: &Folder, format: Format, text: &str, json: &str) -> Result<()> {
-    let read =
-        |name: &str| fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()));
-    match format {
-        Format::Table => answer::answer(&read(text)?, |_, _| false),
-        Format::Json => print(&read(json)?),
     }
 }
