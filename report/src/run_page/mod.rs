@@ -40,6 +40,8 @@ pub struct RunFacts {
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
+    /// A headline before the one about policies, such as how many claims of a paper come out; `None` for none.
+    pub first: Option<String>,
     /// A sentence that the page shows after the headline; `None` for no sentence.
     pub beside: Option<String>,
     /// The section with the claims of a paper that the experiment checks, and their results; `None` if it checks no
@@ -62,8 +64,12 @@ pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     let view = View::new(report);
     let mut lead = Vec::new();
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
+    lead.extend(run.first.clone().map(Part::Headline));
     let mut said = headline::parts(report, &view).into_iter();
-    lead.extend(said.next());
+    lead.extend(said.next().map(|part| match part {
+        Part::Headline(policies) if run.first.is_some() => Part::Text(policies),
+        part => part,
+    }));
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
     // The picture comes before the notes. A sweep has its table of settings there.

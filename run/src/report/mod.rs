@@ -60,7 +60,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
     let scope = crate::scope::of(&results.plan);
     let folder = results.folder.display().to_string();
     let portable = Portable::of(results.manifest.inputs.keys().cloned().chain([folder]), &results.config);
-    let claims = claims::section(&results);
+    let (first, claims) = (claims::headline(&results), claims::section(&results));
     let Results { manifest, mut cells, figures, comparison, partial, config, source, .. } = results;
     if let Some(compared) = &mut compared {
         compared.set_changes(&mut cells);
@@ -78,7 +78,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
     let config = portable.text(&config);
     let partial = partial.map(|p| portable.text(&p));
     let run =
-        RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
+        RunFacts { facts, scope, config, warnings, partial, first, beside: host_note, claims, compared, explorer, version };
     let report = Report { name: manifest.name, source, cells };
     let changes = run.compared.as_ref().map(|compared| compared.sentence(&report));
     // A comparison with other results has figures of its own, so nothing was drawn before.
