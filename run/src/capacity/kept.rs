@@ -3,7 +3,7 @@
 use crate::capacity::answer::{Answer, Capacity, Limit, SeedResult, Verdict};
 use crate::capacity::page::page;
 use crate::capacity::probe::Probe;
-use crate::capacity::words::{with_spread, values};
+use crate::capacity::words::{values, with_spread};
 use crate::cells::{CAPACITY_JSON, Folder, write_problem};
 use crate::plan::Plan;
 use crate::spec::problem::{Problem, Result};

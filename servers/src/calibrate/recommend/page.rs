@@ -198,13 +198,15 @@ pub fn figure(a: &Advice) -> Option<Figure> {
         GainLine { name: advised(a, name), of, points: loads.points.iter().filter_map(point).collect() }
     };
     let first = loads.points.first()?;
-    let mut lines = vec![
-        line(&loads.drafting, GainOf::Drafting, &|l| l.gain),
-        line("plain decoding", GainOf::Plain, &|l| l.plain),
-    ];
-    lines.extend(first.lengths.iter().enumerate().map(|(at, (k, _))| {
-        line(&format!("K = {k}"), GainOf::Length, &|l: &Load| l.lengths[at].1)
-    }));
+    let mut lines =
+        vec![line(&loads.drafting, GainOf::Drafting, &|l| l.gain), line("plain decoding", GainOf::Plain, &|l| l.plain)];
+    lines.extend(
+        first
+            .lengths
+            .iter()
+            .enumerate()
+            .map(|(at, (k, _))| line(&format!("K = {k}"), GainOf::Length, &|l: &Load| l.lengths[at].1)),
+    );
     lines.retain(|line| !line.points.is_empty());
     let seeds = loads.points.iter().filter_map(|l| l.gain.or(l.plain)).map(|g| g.n).max()?;
     let source = format!("{}; {}; mean and 95 % interval over {seeds} seeds", a.source, loads.requests);
