@@ -6,7 +6,6 @@ use crate::inert::Inert;
 use crate::plan::Plan;
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Figure, Source, read_cells, relate};
-use foretoken_sim::config::Version;
 use std::path::{Path, PathBuf};
 
 const SUMMARY: &str = "summary.parquet";
@@ -53,13 +52,13 @@ pub struct Results {
     pub partial: Option<String>,
 }
 
-/// The model and the engine of an observed server, such as `llama-3.1-8b on vLLM 0.33.0`, from the folder's facts on it;
-/// `None` if it has none, as before the end of the first run.
+/// The model and the engine of an observed server, such as `llama-3.1-8b on vLLM 0.33.0`, from the facts on it in the
+/// folder; `None` if the folder has none.
 fn server(folder: &Path, plan: &Plan) -> Option<String> {
     let text = std::fs::read_to_string(folder.join(OBSERVED_JSON)).ok()?;
     let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
     let model = facts["model"].as_str()?.rsplit('/').next()?;
-    let sglang = plan.variants[0].experiment.engine.version == Version::Sglang0_5_23;
+    let sglang = plan.variants[0].experiment.engine.version.name().starts_with("sglang");
     let engine = |version| format!(" on {} {version}", if sglang { "SGLang" } else { "vLLM" });
     Some(model.to_owned() + &facts["server"].as_str().map_or(String::new(), engine))
 }
