@@ -116,7 +116,7 @@ impl Page {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         templates.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("constant"));
-        templates.add_filter("code", code);
+        templates.add_filter("code", |text: String| code(&text));
         for (name, text) in TEMPLATES {
             templates.add_template(name, text).expect("the templates are constant, and tested");
         }

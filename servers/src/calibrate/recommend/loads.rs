@@ -88,22 +88,22 @@ pub fn sweep(
     }
     let variant = &plan.variants[0];
     let requests = own.workload.len() as u32;
-    let at_share = |share: &f64| {
+    let at_share = |share: &f64| -> Result<Load> {
         let mut variant = variant.clone();
         let at = share * service_req_s;
         variant.experiment.workload = at_rate(&workload, rate, at, requests);
         let settings = seeds.iter().map(|&seed| Setting::new(&variant, seed)).collect::<Result<Vec<_>>>()?;
-        let costs = |spec: &&PolicySpec| {
-            let cost = |setting: &Setting| {
+        let costs = |spec: &&PolicySpec| -> Result<Vec<Option<f64>>> {
+            let cost = |setting: &Setting| -> Result<Option<f64>> {
                 let played = play(setting, spec, Some(setting.slo(None)), interrupt)?;
                 Ok(played.stored.summary.e2e.map(|q| q.mean))
             };
-            settings.iter().map(cost).collect::<Result<Vec<Option<f64>>>>()
+            settings.iter().map(cost).collect()
         };
         let costs = tried.iter().map(costs).collect::<Result<Vec<_>>>()?;
         let of = |spec: &PolicySpec| &costs[tried.iter().position(|one| *one == spec).expect("it was tried")];
         let over_now = |spec: &PolicySpec| (spec != now).then(|| Gain::of(of(now), of(spec))).flatten();
-        let lengths = tried.iter().filter(|spec| **spec != drafting && **spec != now);
+        let lengths = tried.iter().copied().filter(|spec| *spec != drafting && *spec != now);
         let lengths = lengths.filter_map(|spec| match spec {
             PolicySpec::Fixed(fixed) => Some((fixed.k, over_now(spec))),
             _ => None,
