@@ -52,7 +52,8 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         [one] => vec![Part::Headline(one.clone())],
         all => {
             let overall = answer.overall().unwrap_or_else(|| format!("{}.", answer.question()));
-            vec![Part::Headline(overall), Part::List(all.to_vec())]
+            let each = Part::More { title: "Each setting in a sentence".into(), parts: vec![Part::List(all.to_vec())] };
+            vec![Part::Headline(overall), each]
         }
     };
     lead.extend(answer.warnings.iter().cloned().map(Part::Warning));
