@@ -120,11 +120,11 @@ impl Results {
             plan.observed()?;
         }
         Ok(Results {
+            server: if source == Source::Observed { server(folder, &plan) } else { None },
             folder: folder.to_path_buf(),
             manifest,
             config: fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?,
             plan,
-            server: if source == Source::Observed { server(folder, &plan) } else { None },
             source,
             cells: Vec::new(),
             figures: None,
