@@ -31,10 +31,10 @@ pub use error::ReportError;
 pub use figures::view::words;
 pub use figures::{
     Accepted, ArenaMap, AtPosition, CapacityWords, Carried, Figure, FrontierLine, FrontierPoint, FrontierWords, GainAt,
-    Kind, LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, RunKind,
-    TriedRate, Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures, column_figures,
-    cost_figure, figures, frontier_figure, gain_figure, ladder_figure, positions_figure, predicted_figure,
-    profile_figures, range_bar, validation_figures, write_figures,
+    GainLine, GainOf, Kind, LadderBar, PREDICTED_EDGE, PredictedCell, PredictedNumber, Profiled, ProfiledFit,
+    ProfiledPass, RunKind, TriedRate, Validated, ValidatedRun, acceptance_figures, arena_figure, capacity_figures,
+    column_figures, cost_figure, figures, frontier_figure, gain_figure, ladder_figure, positions_figure,
+    predicted_figure, profile_figures, range_bar, validation_figures, write_figures,
 };
 pub use fleet::{FleetCell, FleetEntry};
 pub use mark::{Mark, Marked};

@@ -70,6 +70,8 @@ fn an_observed_run_gives_an_ordinary_results_folder() {
     }
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(page.contains("observed: measured from outside"));
+    assert!(page.contains("<h1>Observed: ") && page.contains(" on vLLM 0.0.stub</h1>"), "the page names the server");
+    assert!(page.contains("<dl class=\"tiles\"><div><dt>tokens a second</dt>"), "one policy has tiles");
 }
 
 #[test]

@@ -8,6 +8,8 @@ pub struct Axis {
     log: bool,
     /// Values that the axis marks with a tick, ascending, with the ticks' labels.
     pub ticks: Vec<(f64, String)>,
+    /// The labels that stand out; the others are grey.
+    pub strong: Vec<String>,
 }
 
 impl Axis {
@@ -20,7 +22,7 @@ impl Axis {
         let (first, last) = ((low / step + 1e-9).floor() as i64, (high / step - 1e-9).ceil() as i64);
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let ticks = (first..=last).map(|i| (i as f64 * step, format!("{:.decimals$}", i as f64 * step))).collect();
-        Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks }
+        Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks, strong: Vec::new() }
     }
 
     /// A linear axis from exactly `low` to exactly `high`, with about `ticks` round ticks.
@@ -52,7 +54,13 @@ impl Axis {
             (value, label.trim_end_matches('0').trim_end_matches('.').to_owned())
         };
         let all = decades.flat_map(|k| mantissas.iter().map(move |&m| tick((k, m))));
-        Axis { low, high, log: true, ticks: all.filter(|(v, _)| (low..=high).contains(v)).collect() }
+        Axis {
+            low,
+            high,
+            log: true,
+            ticks: all.filter(|(v, _)| (low..=high).contains(v)).collect(),
+            strong: Vec::new(),
+        }
     }
 
     /// An axis with a tick at each swept value. It is logarithmic if all values are positive and the greatest is at
@@ -63,7 +71,7 @@ impl Axis {
         let log = low > 0.0 && high / low >= 8.0;
         let pad = if log { (high / low).powf(0.04) } else { (high - low) * 0.04 };
         let (low, high) = if log { (low / pad, high * pad) } else { (low - pad, high + pad) };
-        Axis { low, high, log, ticks: values.to_vec() }
+        Axis { low, high, log, ticks: values.to_vec(), strong: Vec::new() }
     }
 
     /// A linear axis of the whole numbers from 0 to `high`, with a margin of half a unit at both ends. Each number has
@@ -75,7 +83,7 @@ impl Axis {
             _ => 5,
         };
         let ticks = (0..=high).step_by(every).map(|i| (f64::from(i), i.to_string())).collect();
-        Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks }
+        Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks, strong: Vec::new() }
     }
 
     /// An axis of batch sizes from `low` to `high`, with ticks at whole numbers. It is logarithmic if `high` is above
@@ -101,7 +109,7 @@ impl Axis {
     /// A vertical axis with one row per label; the first row is at the top of the panel.
     pub fn rows(labels: &[&str]) -> Axis {
         let ticks = labels.iter().enumerate().map(|(i, label)| (i as f64, (*label).to_owned())).collect();
-        Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks }
+        Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks, strong: Vec::new() }
     }
 
     /// The axis with fewer ticks, so that their labels are at least a line of text apart. `px` is the height in px of

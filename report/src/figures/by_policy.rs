@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::canvas::{Anchor, Canvas, Point};
 use super::page::{Page, Panel};
 use super::sheet::Sheet;
-use super::style::{GREY, INK, RULE, TEXT};
+use super::style::{GREY, INK, QUIET, RULE, TEXT};
 use super::view::{Mean, View, joined, words};
 use crate::{Dash, Look, Swept};
 
@@ -30,6 +30,11 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     let shown: Vec<Mean> = rows.iter().flatten().filter_map(|row| row.mean).collect();
     let alone = view.combinations.len() == 1 && view.sheet == Sheet::Screen;
     let labels: Vec<&str> = policies.iter().map(|p| p.0).collect();
+    let mut y = Axis::rows(&labels);
+    if !view.quiet.is_empty() {
+        let strong = labels.iter().filter(|label| !view.quiet.contains(label));
+        y.strong = strong.map(|label| (*label).to_owned()).collect();
+    }
     let source = quantity.source(view);
     let dots = rows.iter().flatten().any(|row| !row.seeds.is_empty());
     let page = Page {
@@ -38,7 +43,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
         x_name: quantity.axis.to_owned(),
         y_name: String::new(),
         x: quantity.range(&shown, if alone { 8 } else { 4 })?,
-        y: Axis::rows(&labels),
+        y,
         legend: Vec::new(),
         panels: view.combinations.iter().map(|&c| (title(view, quantity, c), None)).collect(),
         own_x: Vec::new(),
@@ -125,5 +130,5 @@ fn draw_row(
         _ => quantity.say(i.mean),
     };
     let text = if row.sign.is_empty() { text } else { format!("{text} {}", row.sign) };
-    c.text(&text, text_at, Anchor::Start, TEXT, INK);
+    c.text(&text, text_at, Anchor::Start, TEXT, if look.colour == QUIET { GREY } else { INK });
 }

@@ -44,7 +44,7 @@ pub use acceptance::{Accepted, acceptance_figures};
 pub use arena::{ArenaMap, arena_figure};
 pub use capacity::{CapacityWords, Carried, TriedRate, capacity_figures};
 pub use frontier::{FrontierLine, FrontierPoint, FrontierWords, frontier_figure};
-pub use gain::{GainAt, gain_figure};
+pub use gain::{GainAt, GainLine, GainOf, gain_figure};
 pub use ladder::{LadderBar, ladder_figure};
 pub use learnt::{AtPosition, cost_figure, positions_figure};
 pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_figure};

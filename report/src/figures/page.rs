@@ -8,7 +8,7 @@
 use super::axis::Axis;
 use super::canvas::{Anchor, Canvas, Ink, Point, svg};
 use super::sheet::{Named, Sheet};
-use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, TEXT, TITLE, fit, text_width};
+use super::style::{GREY, GRID, INK, LINE, MARGIN, QUIET, RULE, TEXT, TITLE, fit, text_width};
 use crate::{Dash, Look};
 
 const TITLE_ROOM: f64 = 34.0;
@@ -176,7 +176,8 @@ impl Page {
                     true => c.area((x, y - 6.0), (x + LEGEND_MARK - 8.0, y + 6.0), look.colour),
                     false => legend_mark(c, *look, (x, y)),
                 }
-                c.text(&fit(label, TEXT, 200.0), (x + LEGEND_MARK, y), Anchor::Start, TEXT, INK);
+                let colour = if look.colour == QUIET { GREY } else { INK };
+                c.text(&fit(label, TEXT, 200.0), (x + LEGEND_MARK, y), Anchor::Start, TEXT, colour);
             };
             match own {
                 Some(own) => c.policy(&Ink { label, look: *look, own: *own }, draw),
@@ -204,7 +205,8 @@ impl Page {
         }
         for (value, label) in self.y.ticks.iter().filter(|_| labelled) {
             let label = fit(label, TEXT, self.sheet.labels());
-            c.text(&label, (from.0 - 8.0, up(*value)), Anchor::End, TEXT, GREY);
+            let colour = if self.y.strong.contains(&label) { INK } else { GREY };
+            c.text(&label, (from.0 - 8.0, up(*value)), Anchor::End, TEXT, colour);
         }
         c.frame(from, to, RULE);
     }

@@ -4,8 +4,8 @@ use super::dark;
 use super::policy::policy;
 use super::table::Table;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior, context};
+use minijinja::value::{Serde, Value};
+use minijinja::{Environment, HtmlEscape, UndefinedBehavior, context};
 use serde::{Serialize, Serializer};
 
 /// An HTML page, complete in one file.
@@ -66,6 +66,8 @@ pub enum Part {
     /// A table that the reader can sort.
     Table(Table),
     Facts(Vec<(String, String)>),
+    /// Single numbers with their names, each in a tile.
+    Tiles(Vec<(String, String)>),
     /// A line for a terminal, with a button that copies it if the page has the script [`COPY`].
     Command(String),
     /// Text that is shown as it is, folded away under a title.
@@ -114,6 +116,7 @@ impl Page {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         templates.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("constant"));
+        templates.add_filter("code", |text: String| code(&text));
         for (name, text) in TEMPLATES {
             templates.add_template(name, text).expect("the templates are constant, and tested");
         }
@@ -126,6 +129,19 @@ impl Page {
         page.render(context! { page => Serde(self), styles, scripts => [SORT, FORWARD, PRINT], policy })
             .expect("every field of a page can be shown")
     }
+}
+
+/// A text as HTML, with what stands between two backticks as code.
+fn code(text: &str) -> Value {
+    let parts: Vec<String> = text.split('`').map(|part| HtmlEscape(part).to_string()).collect();
+    let mut html = parts[0].clone();
+    for pair in parts[1..].chunks(2) {
+        html += &match pair {
+            [inside, behind] => format!("<code>{inside}</code>{behind}"),
+            alone => format!("`{}", alone[0]),
+        };
+    }
+    Value::from_safe_string(html)
 }
 
 fn collect<'a>(parts: impl Iterator<Item = &'a Part>, figures: &mut Vec<&'a str>) {
@@ -147,7 +163,8 @@ fn inline<S: Serializer>(svg: &str, to: S) -> Result<S::Ok, S::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::html::{Row, Value};
+    use crate::html::Row;
+    use crate::html::table::Value;
 
     fn page() -> Page {
         let mut section = Section::new("speed", "Speed & <more>");
@@ -171,6 +188,13 @@ mod tests {
             assert!(html.contains(part), "{part} is missing in\n{html}");
         }
         assert!(html.contains("<svg><line stroke=\"#332288\"/></svg>") && html.contains("<b>bold</b>"));
+    }
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        let html = |text: &str| code(text).to_string();
+        assert_eq!(html("run `a < b` and `c`."), "run <code>a &lt; b</code> and <code>c</code>.");
+        assert_eq!((html("one ` alone"), html("`a` and `")), ("one ` alone".into(), "<code>a</code> and `".into()));
     }
 
     #[test]

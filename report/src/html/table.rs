@@ -13,6 +13,9 @@ pub struct Table {
     pub columns: Vec<(String, String)>,
     /// The rows, in the order in which they are shown at first.
     pub rows: Vec<Row>,
+    /// Do colours show how far values are behind the best of their column? The table then has a key of the colours, and
+    /// a phone shows all columns with [`Value::brief`] in them.
+    pub shaded: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -34,6 +37,10 @@ pub struct Value {
     pub number: bool,
     /// The address that the text links to; empty for no link.
     pub link: String,
+    /// A shorter text for a phone, in a table that is shaded; empty for none.
+    pub brief: String,
+    /// How near the value is to the best of its column: 0 for no colour, to 5 for the strongest.
+    pub shade: usize,
     /// A small picture above the text, an SVG document, which must be trusted; empty for none.
     pub drawing: String,
     /// The colour, dash and marker of a policy, drawn before its name.
@@ -45,7 +52,7 @@ impl Table {
     /// A table with this caption, these headings with their explanations, and no rows.
     pub fn new(caption: &str, columns: &[(&str, &str)]) -> Table {
         let columns = columns.iter().map(|&(name, meaning)| (name.to_owned(), meaning.to_owned())).collect();
-        Table { caption: caption.to_owned(), columns, rows: Vec::new() }
+        Table { caption: caption.to_owned(), columns, rows: Vec::new(), shaded: false }
     }
 
     /// The small pictures of the table, as SVG documents.
@@ -88,6 +95,18 @@ impl Value {
     }
 }
 
+/// How far values of a shade may be behind the best of their column, from the strongest shade to the weakest.
+const BEHIND: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
+
+impl Value {
+    /// The value in the colour for `behind`, how far it is behind the best of its column (0.1: a tenth). On a phone its
+    /// text is `brief`.
+    pub fn shaded(self, behind: Option<f64>, brief: impl Into<String>) -> Value {
+        let class = behind.and_then(|behind| BEHIND.iter().position(|most| behind <= most + 1e-9));
+        Value { shade: class.map_or(0, |at| BEHIND.len() - at), brief: brief.into(), ..self }
+    }
+}
+
 /// Serializes a sort key with nine significant digits, because all digits would make the page larger.
 fn sort_key<S: Serializer>(by: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
     by.map(|by| format!("{by:.8e}").parse().unwrap_or(by)).serialize(to)
@@ -122,4 +141,25 @@ fn drawn(look: Look) -> String {
     let line = format!("<path d=\"M0 6h32\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>");
     let size = "width=\"32\" height=\"12\" viewBox=\"0 0 32 12\"";
     format!("<svg class=\"swatch\" {size} aria-hidden=\"true\">{line}{marker}</svg>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nearer_to_the_best_has_a_stronger_shade() {
+        let shade = |behind| Value::number(1.0, "1").shaded(behind, "1").shade;
+        let all = [Some(0.0), Some(0.01), Some(0.02), Some(0.1), Some(0.11), Some(0.5), Some(0.51), None];
+        assert_eq!(all.map(shade), [5, 5, 4, 3, 2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn the_key_of_the_shades_says_their_ends() {
+        let key = include_str!("../../templates/parts.html");
+        for (at, most) in BEHIND.iter().enumerate() {
+            let (class, percent) = (BEHIND.len() - at, 100.0 * most);
+            assert!(key.contains(&format!("<span class=\"h{class}\">{percent} %</span>")), "{percent}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::number::fixed;
 use crate::{Cell, Report, ScaledBound, Swept};
 use foretoken_sim::metrics::Overload;
 
-/// If runs were overloaded at more combinations of swept values than this, their warnings are folded away.
+/// With more combinations of swept values than this, the text on the bounds gives a range and does not list them.
 const OPEN: usize = 6;
 /// If more policies than this were overloaded, the warning gives their number and not their names.
 const FEW: usize = 3;
@@ -76,15 +76,20 @@ pub fn stops_for_slo(view: &View) -> Option<String> {
     })
 }
 
-/// One warning per combination of swept values at which some policy was overloaded. More than [`OPEN`] warnings are
-/// folded away.
+/// A warning if some policy was overloaded. If this happened at several combinations of swept values, the warning gives
+/// their number, and a sentence on each is folded away.
 pub fn overloads(report: &Report) -> Vec<Part> {
     let settings = distinct(report.cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
-    let said: Vec<Part> = settings.into_iter().filter_map(|s| overload(report, s)).map(Part::Warning).collect();
-    match said.len() {
-        n if n > OPEN => vec![Part::More { title: format!("Overloaded in {n} settings"), parts: said }],
-        _ => said,
+    let all = settings.len();
+    let mut said: Vec<String> = settings.into_iter().filter_map(|s| overload(report, s)).collect();
+    if said.len() < 2 {
+        return said.pop().map(Part::Warning).into_iter().collect();
     }
+    let warning = format!(
+        "Overloaded in {} of {all} settings: the queue grew while requests came, so latencies measure how long the run was.",
+        said.len()
+    );
+    vec![Part::Warning(warning), Part::More { title: "Each of these settings".into(), parts: vec![Part::List(said)] }]
 }
 
 fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {

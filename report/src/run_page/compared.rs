@@ -182,7 +182,7 @@ fn table(report: &Report, compared: &Compared) -> Table {
     columns.extend(swept_headings(&view));
     columns.extend(MEASURES.iter().map(|m| (m.0.to_owned(), m.1.to_owned())));
     columns.push(("pairs".to_owned(), "seeds in both".to_owned()));
-    let mut table = Table { caption: "Changes".into(), columns, rows: Vec::new() };
+    let mut table = Table { caption: "Changes".into(), columns, ..Table::default() };
     for &combination in &view.combinations {
         for &(policy, look) in &view.policies {
             let pairs = pairs_of(&view, compared, policy, combination);

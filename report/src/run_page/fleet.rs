@@ -204,7 +204,7 @@ fn spread_table(view: &View, shown: &[&Cell]) -> Option<(Table, Vec<bool>)> {
     ];
     let mut columns = swept_headings(view);
     columns.extend(headings.map(|(name, what)| (name.to_owned(), what.to_owned())));
-    let mut table = Table { caption: "How the requests were spread".to_owned(), columns, rows: Vec::new() };
+    let mut table = Table { caption: "How the requests were spread".to_owned(), columns, ..Table::default() };
     let (mut roles, mut keep) = (false, Vec::new());
     for &at in &view.combinations {
         for &(policy, look) in &view.policies {

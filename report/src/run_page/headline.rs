@@ -74,11 +74,8 @@ fn nothing(report: &Report, view: &View) -> String {
     let ms = |name: &str, of: fn(&Cell) -> Option<f64>| mean(of).map(|s| format!("{name} {:.1}\u{a0}ms", 1e3 * s));
     let mut numbers =
         vec![format!("{policy} served {:.0} tokens/s", mean(|c| Some(c.summary.token_goodput_tok_s)).unwrap_or(0.0))];
-    let e2e = |s: f64| if s < 0.1 { format!("{:.1}\u{a0}ms", 1e3 * s) } else { format!("{s:.2}\u{a0}s") };
-    numbers.extend(mean(|c| c.e2e_mean_s()).map(|s| format!("mean E2E {}", e2e(s))));
-    numbers.extend(ms("mean TTFT", |c| c.summary.ttft.map(|q| q.mean)));
-    numbers.extend(ms("TPOT p50", |c| c.summary.tpot.map(|q| q.p50)));
-    numbers.extend(ms("p99", |c| c.summary.tpot.map(|q| q.p99)));
+    numbers.extend(ms("first token after", |c| c.summary.ttft.map(|q| q.mean)));
+    numbers.extend(ms("then a token in", |c| c.summary.tpot.map(|q| q.p50)));
     numbers.extend(mean(|c| c.summary.acceptance_rate).map(|r| format!("{:.0}\u{a0}% of drafts accepted", 100.0 * r)));
     format!("{}.{next}", numbers.join(", "))
 }

@@ -1,5 +1,5 @@
 //! The page's section on a sweep: by how much each policy is slower than the fastest policy at each combination of
-//! swept values, and its SLO attainment.
+//! swept values, and its SLO attainment. The policy with the least loss where it loses most is first.
 
 use crate::figures::view::{View, words};
 use crate::html::{Part, Row, Section, Table, Value};
@@ -21,7 +21,7 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
     let mut columns = vec![("policy".to_owned(), String::new())];
     columns.extend(view.combinations.iter().map(|&c| (words(c), String::new())));
     columns.push(("at most\n%".to_owned(), "the largest number of the row".to_owned()));
-    let mut table = Table { caption: "Behind the fastest".into(), columns, rows: Vec::new() };
+    let mut rows: Vec<(f64, Row)> = Vec::new();
     // Plain decoding has a row also if the experiment does not list it.
     let unlisted = baseline(report).filter(|name| view.policies.iter().all(|p| p.0 != *name));
     let unlisted =
@@ -31,22 +31,25 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
         let Some(worst) = behind.iter().flatten().copied().reduce(f64::max) else { continue };
         let mut values = vec![Value::policy(policy, look)];
         values.extend(view.combinations.iter().zip(&behind).map(|(&c, behind)| match behind {
-            Some(share) => Value::number(*share, fixed(100.0 * share, 1) + &met(view, policy, c)),
+            Some(share) => {
+                let percent = fixed(100.0 * share, 1);
+                Value::number(*share, percent.clone() + &met(view, policy, c)).shaded(Some(*share), percent)
+            }
             None => Value::none(),
         }));
-        values.push(match behind.iter().all(Option::is_some) {
-            true => Value::number(worst, fixed(100.0 * worst, 1)),
-            false => Value::none(),
-        });
-        table.rows.push(Row::of(values));
+        let everywhere = behind.iter().all(Option::is_some);
+        values.push(if everywhere { Value::number(worst, fixed(100.0 * worst, 1)) } else { Value::none() });
+        rows.push((if everywhere { worst } else { f64::INFINITY }, Row::of(values)));
     }
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let rows = rows.into_iter().map(|(_, row)| row).collect();
     let mut section = Section::new("settings", "Setting by setting");
     section.parts.push(Part::Text(
         "How much longer the mean latency is than that of the fastest policy of the setting, %; in brackets the requests that met \
          every bound, %. Plain decoding is a row as every policy; the oracles are left out."
             .into(),
     ));
-    section.parts.push(Part::Table(table));
+    section.parts.push(Part::Table(Table { columns, rows, shaded: true, ..Table::default() }));
     Some(section)
 }
 

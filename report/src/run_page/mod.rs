@@ -12,9 +12,10 @@ mod why;
 pub use compared::{Compared, Pair};
 pub use headline::{advised, headline};
 
-use crate::figures::view::{View, count};
+use crate::figures::view::{Scale, View, count};
 use crate::html::{Page, Part, Section};
-use crate::{Figure, Kind, Report, Source, Swept};
+use crate::number::fixed;
+use crate::{Cell, Figure, Kind, Report, Source, Swept};
 
 /// The link to the break-even explorer, an interactive HTML file in the page's folder that shows where speculation
 /// stops paying.
@@ -32,6 +33,8 @@ pub struct RunFacts {
     /// Names and values of facts on the run: the version of Foretoken, a digest of the experiment, and digests of its
     /// input files.
     pub facts: Vec<(String, String)>,
+    /// The page's title; empty for the experiment's name.
+    pub title: String,
     /// For which models, hardware, load and bounds the results hold, in one line.
     pub scope: String,
     /// The experiment with every default, as TOML.
@@ -40,6 +43,8 @@ pub struct RunFacts {
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
+    /// A headline before the one about policies, such as how many claims of a paper come out; `None` for none.
+    pub first: Option<String>,
     /// A sentence that the page shows after the headline; `None` for no sentence.
     pub beside: Option<String>,
     /// The section with the claims of a paper that the experiment checks, and their results; `None` if it checks no
@@ -62,8 +67,13 @@ pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     let view = View::new(report);
     let mut lead = Vec::new();
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
+    lead.extend(run.first.clone().map(Part::Headline));
     let mut said = headline::parts(report, &view).into_iter();
-    lead.extend(said.next());
+    lead.extend(said.next().map(|part| match part {
+        Part::Headline(policies) if run.first.is_some() => Part::Text(policies),
+        part => part,
+    }));
+    lead.extend(tiles(&view).map(Part::Tiles));
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
     // The picture comes before the notes. A sweep has its table of settings there.
@@ -88,7 +98,7 @@ pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     sections.push(asked(report, &view, run));
     sections.push(speed(report.source));
     Page {
-        title: report.name.clone(),
+        title: if run.title.is_empty() { report.name.clone() } else { run.title.clone() },
         scope: run.scope.clone(),
         kind: format!("Foretoken run · {} · {}", report.source, count(view.seeds.len(), "seed")),
         lead,
@@ -105,6 +115,30 @@ fn behind<'a>(view: &View, pick: &impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Pa
                    seed. The bound and the oracles may be faster. In colour: the fastest and those as good, plain decoding \
                    and the bound; a tap on any policy brings it forward.";
     if view.policies.len() > 1 { parts(&pick(&[Kind::Behind]), caption) } else { vec![] }
+}
+
+/// The numbers of a run of one policy in one setting, each in a tile: the first eight that it has. `None` for other
+/// runs, whose numbers are compared in figures.
+fn tiles(view: &View) -> Option<Vec<(String, String)>> {
+    let ([(policy, _)], [combination]) = (view.policies.as_slice(), view.combinations.as_slice()) else { return None };
+    let number = |of: fn(&Cell) -> Option<f64>, unit: f64, decimals: usize, sign: &str| {
+        let mean = view.mean(policy, |swept| swept == *combination, of, Scale::Amount)?.mean;
+        Some(format!("{}{sign}", fixed(unit * mean, decimals)))
+    };
+    let tiles = [
+        ("tokens a second", number(|c| Some(c.summary.token_goodput_tok_s), 1.0, 0, "")),
+        ("mean end-to-end latency", number(Cell::e2e_mean_s, 1.0, 2, "\u{a0}s")),
+        ("mean time to first token", number(|c| Some(c.summary.ttft?.mean), 1e3, 1, "\u{a0}ms")),
+        ("its 99th percentile", number(|c| Some(c.summary.ttft?.p99), 1e3, 1, "\u{a0}ms")),
+        ("median time per token", number(|c| Some(c.summary.tpot?.p50), 1e3, 2, "\u{a0}ms")),
+        ("its 99th percentile", number(|c| Some(c.summary.tpot?.p99), 1e3, 2, "\u{a0}ms")),
+        ("drafts accepted", number(|c| c.summary.acceptance_rate, 1e2, 0, "\u{a0}%")),
+        ("tokens a round", number(|c| c.summary.mean_acceptance_length, 1.0, 2, "")),
+        ("99 % end within", number(|c| Some(c.summary.e2e?.p99), 1.0, 2, "\u{a0}s")),
+        ("requests", Some(view.requests())),
+    ];
+    let known = tiles.into_iter().filter_map(|(name, shown)| Some((name.to_owned(), shown?)));
+    Some(known.take(8).collect()).filter(|tiles: &Vec<_>| tiles.len() > 2)
 }
 
 fn empty_policies(report: &Report) -> Option<String> {
@@ -205,6 +239,12 @@ fn shown<'a>(
         "No SLO was set: give [slo] adaspec-scale = 1.0, or ttft_s, tpot_s, e2e_s.",
     );
     let pooled = if several_seeds { "All seeds pooled." } else { "" };
+    let mut latencies = section("latency", "Latencies", &[Kind::Latency], pooled, "No request finished.");
+    if view.policies.len() == 1 && has_figures(&latencies) {
+        // One line is not compared with another: tiles have its mean and its 99th percentile.
+        let parts = std::mem::take(&mut latencies.parts);
+        latencies.parts.push(Part::More { title: "Their distributions".into(), parts });
+    }
     let mut first = Vec::new();
     if !tradeoff.is_empty() {
         first.push(Section { parts: tradeoff, ..Section::new("tradeoff", "Throughput and time per token") });
@@ -222,7 +262,7 @@ fn shown<'a>(
             "How much longer requests take on average than under oracle-goodput, which sees what will be accepted.",
             "No oracle was run: add oracle-goodput with --regret.",
         ),
-        section("latency", "Latencies", &[Kind::Latency], pooled, "No request finished."),
+        latencies,
         section(
             "time",
             "Over time",
@@ -323,7 +363,7 @@ fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     let mut section = Section::new("explore", "Break-even explorer");
     let Some(explorer) = explorer else {
         section.parts.push(Part::Missing(
-            "The cost of a pass on this server is not known, so there is no explorer. `foretoken observe` with --step-log records \
+            "The cost of a pass on this server is not known, so there is no explorer. `foretoken observe` with `--step-log` records \
              the times of steps, `foretoken calibrate` fits the costs to them, and `foretoken explore --profile \
              calibrated/profile.toml` makes the explorer."
                 .into(),
@@ -348,7 +388,7 @@ fn warnings(run: &RunFacts) -> Option<Part> {
 fn speed(source: Source) -> Section {
     let title = if matches!(source, Source::Live | Source::Observed) { "Time it took" } else { "Simulator speed" };
     let mut section = Section::new("speed", title);
-    let text = "How long it took is in manifest.json under `timing`, and here when timing.js lies beside this page.";
+    let text = "How long it took is in manifest.json under <code>timing</code>, and here when timing.js lies beside this page.";
     section.parts.push(Part::Html(format!("<p id=\"timing\">{text}</p>")));
     section
 }

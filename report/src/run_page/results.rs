@@ -124,7 +124,7 @@ fn table(report: &Report, view: &View) -> Table {
             rows.push(Row { values, apart });
         }
     }
-    Table { caption: String::new(), columns: headings, rows }
+    Table { columns: headings, rows, ..Table::default() }
 }
 
 /// Appends the signs of a row's marks to its values; the page explains them below the table.

@@ -143,6 +143,10 @@ fn a_sweep_says_who_is_never_far_behind() {
          fixed-5 in 1.";
     assert!(page.contains(sentence), "{sentence}");
     assert!(page.contains("Setting by setting") && page.contains("rate-scale = 1</"), "the table of settings");
+    let table = page.split("id=\"settings\"").nth(1).unwrap().split("</table>").next().unwrap();
+    let rows: Vec<&str> = table.split("<tr>").skip(2).collect();
+    assert!(rows[0].contains("fixed-3") && rows[0].contains("class=\"end h4\""), "the safest is first: {}", rows[0]);
+    assert!(table.contains("class=\"end h5\"") && table.contains("<p class=\"key\">"), "{table}");
     for cell in swept.cells.iter_mut().filter(|c| c.key().policy == "fixed-3") {
         cell.speedup = Some(1.25);
     }

@@ -47,7 +47,7 @@ pub fn section(report: &Report, view: &View) -> Option<Section> {
                 spent it on. The parts of a row sum to its difference.";
     section.parts.push(Part::More {
         title: "The difference to plain decoding, in parts".into(),
-        parts: vec![Part::Text(note.into()), Part::Table(Table { caption: String::new(), columns, rows })],
+        parts: vec![Part::Text(note.into()), Part::Table(Table { columns, rows, ..Table::default() })],
     });
     Some(section)
 }

@@ -3,7 +3,7 @@
 use crate::capacity::answer::{Answer, Capacity, Limit, SeedResult, Verdict};
 use crate::capacity::page::page;
 use crate::capacity::probe::Probe;
-use crate::capacity::words::{spread_of, values};
+use crate::capacity::words::{values, with_spread};
 use crate::cells::{CAPACITY_JSON, Folder, write_problem};
 use crate::plan::Plan;
 use crate::spec::problem::{Problem, Result};
@@ -95,7 +95,7 @@ fn draw(answer: &Answer, plan: &Plan) -> Vec<Figure> {
             value: if let [one] = c.sweep.as_slice() { one.number } else { None },
             look: look(c)?,
             req_s: c.req_s,
-            words: format!("{}{}", c.rate_in_words(), spread_of(c, " ± ").unwrap_or_default()),
+            words: with_spread(c),
             tried: tried.collect(),
         })
     };

@@ -2,7 +2,7 @@
 //! numbers.
 
 use crate::capacity::answer::{Answer, Capacity};
-use crate::capacity::words::spread_of;
+use crate::capacity::words::{spread_of, with_spread};
 use crate::cells::Folder;
 use crate::plan::Plan;
 use crate::report::Portable;
@@ -18,6 +18,7 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
     if let Some(matrix) = matrix(answer) {
         capacity.parts.push(Part::Table(matrix));
     }
+    let mapped = !capacity.parts.is_empty();
     for figure in figures {
         let caption = match figure.file.as_str() {
             "capacity.svg" => "The highest rate at which enough requests keep their bounds and the server keeps up.",
@@ -29,7 +30,12 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
                  dashed line is the share that is asked for."
             }
         };
-        capacity.parts.push(Part::Figure { svg: figure.on_a_page(), caption: caption.into() });
+        let drawn = Part::Figure { svg: figure.on_a_page(), caption: caption.into() };
+        // The table of a sweep has the same numbers.
+        capacity.parts.push(match mapped && figure.file == "capacity.svg" {
+            true => Part::More { title: "The same with intervals".into(), parts: vec![drawn] },
+            false => drawn,
+        });
     }
     capacity.parts.push(Part::More { title: "All numbers".into(), parts: vec![Part::Table(table(answer, plan))] });
     let mut notes = Section::new("notes", "Notes on the numbers");
@@ -46,7 +52,8 @@ pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>)
         [one] => vec![Part::Headline(one.clone())],
         all => {
             let overall = answer.overall().unwrap_or_else(|| format!("{}.", answer.question()));
-            vec![Part::Headline(overall), Part::List(all.to_vec())]
+            let each = Part::More { title: "Each setting in a sentence".into(), parts: vec![Part::List(all.to_vec())] };
+            vec![Part::Headline(overall), each]
         }
     };
     lead.extend(answer.warnings.iter().cloned().map(Part::Warning));
@@ -81,8 +88,8 @@ pub fn asked_of(question: String, plan: &Plan, folder: &Folder) -> Result<Sectio
     Ok(section)
 }
 
-/// A table of capacities with a row for each policy and a column for each combination of swept values; `None` if
-/// nothing is swept.
+/// A table of capacities with a row for each policy and a column for each combination of swept values, with a colour
+/// for the distance to the best that a server can run; `None` if nothing is swept.
 fn matrix(answer: &Answer) -> Option<Table> {
     let by_value = answer.at_each_value();
     let (first, capacities) = by_value.first()?;
@@ -93,23 +100,23 @@ fn matrix(answer: &Answer) -> Option<Table> {
         .into_iter()
         .chain(by_value.iter().map(|(at, _)| (at.as_str(), "requests/s, mean ± 95 % interval")))
         .collect();
-    let mut table = Table::new("Requests a second by policy and swept value", &heads);
+    let mut table = Table { shaded: true, ..Table::new("Requests a second by policy and swept value", &heads) };
     for c in capacities {
-        let cell = |(_, at): &(String, Vec<&Capacity>)| match at.iter().find(|other| other.policy == c.policy) {
-            Some(other) => match other.req_s {
-                Some(i) => Value::number(i.mean, with_half(other)),
-                None => Value { number: true, ..Value::text(other.rate_in_words()) },
-            },
-            None => Value::none(),
+        let cell = |(_, at): &(String, Vec<&Capacity>)| {
+            let Some(other) = at.iter().find(|other| other.policy == c.policy) else { return Value::none() };
+            let best = at.iter().filter(|c| !c.bound).filter_map(|c| Some(c.req_s?.mean)).fold(0.0, f64::max);
+            match other.req_s {
+                Some(i) => {
+                    let behind = (!other.bound).then_some(1.0 - i.mean / best);
+                    Value::number(i.mean, with_spread(other)).shaded(behind, other.rate_in_words())
+                }
+                None => Value { number: true, ..Value::text(other.rate_in_words()) }.shaded(None, "–"),
+            }
         };
         let values = [Value::text(Mark::beside(&c.policy, c.marks()))].into_iter().chain(by_value.iter().map(cell));
         table.rows.push(Row { apart: c.bound || c.baseline, ..Row::of(values) });
     }
     Some(table)
-}
-
-fn with_half(c: &Capacity) -> String {
-    format!("{}{}", c.rate_in_words(), spread_of(c, " ± ").unwrap_or_default())
 }
 
 /// The table of all capacities (highest carried request rates). Rows are in the order of the sweep; rows with equal

@@ -319,6 +319,12 @@ pub fn spread_of(c: &Capacity, sign: &str) -> Option<String> {
     c.req_s.and_then(|i| spread(&i, 1.0, decimals(i.mean), sign))
 }
 
+/// A capacity with its interval over seeds, such as `4.04 [0.00, 9.79]`; or the reason why there is none.
+pub fn with_spread(c: &Capacity) -> String {
+    let spread = spread_of(c, "± ").map_or(String::new(), |spread| format!(" {spread}"));
+    c.rate_in_words() + &spread
+}
+
 /// The policy's label and the swept values of a capacity, as text.
 pub fn name(c: &Capacity) -> String {
     let values = values(c);

@@ -163,7 +163,8 @@
   let { state, wrong } = opened();
   let read = ""; // what was said of the last file
 
-  const numbersOf = (p, room) => [
+  // Twelve tiles, so that rows of two, three and four are full. A sentence and a warning say what the memory holds.
+  const numbersOf = (p) => [
     ["expected_tokens", "Tokens a round, expected", p.expected_tokens, format.count],
     ["step_s", "Step with drafting", p.step_s, format.ms],
     ["draft_s", "in it: draft passes", p.draft_s, format.ms],
@@ -176,7 +177,6 @@
     ["pays", "Pays at batch sizes", state.k === 0 ? null : p.pays, (x) => Words.pays(x, MOST)],
     ["break_even_acceptance", "Pays from acceptance", p.break_even_acceptance, (x) => fixed(x, 3)],
     ["break_even_length", "Pays up to length", p.break_even_length, (x) => (x === 0 ? "none pays" : x === LONGEST ? `${x} or more` : String(x))],
-    ...(p.kv ? [["room", "Requests that fit into memory", room, (x) => fixed(x, 0)]] : []),
   ];
   const missing = () => (state.k === 0 ? "nothing is drafted" : "none: not even at 1");
 
@@ -208,7 +208,7 @@
     byId("use-rate").textContent = `Take ${byId("use-rate").dataset.n} as the batch size`;
     byId("toml").textContent = Experiment.text(point, presets, `explore.html#${write(state)}`);
     if (nothing) return;
-    byId("numbers").replaceChildren(...numbersOf(p, room).map(([key, name, value, shown]) => {
+    byId("numbers").replaceChildren(...numbersOf(p).map(([key, name, value, shown]) => {
       const box = document.createElement("div");
       const [dt, dd] = [document.createElement("dt"), document.createElement("dd")];
       dt.textContent = name;
@@ -288,7 +288,7 @@
   const build = () => {
     const words = { linear: "linear: coefficients of your own", profile: presets.profile?.name, [OWN]: "a GPU of your own: four numbers" };
     const named = (name) => words[name] ?? name;
-    const rates = { constant: "constant: each draft with the same chance", "by-depth": "by place in the round", run: "as this run has it" };
+    const rates = { constant: "constant: one chance for all", "by-depth": "by place in the round", run: "as this run has it" };
     byId("acceptance").append(...CHOICES.acc.map((name) => option(name, rates[name] ?? name)));
     const hosts = { constant: "constant (the slider)", profile: "as this machine has it", measured: `as measured: ${presets.host.source}` };
     byId("host").append(...CHOICES.host.map((name) => option(name, hosts[name])));
@@ -331,7 +331,9 @@
     for (const [id, key] of Object.entries(SELECTS)) byId(id).value = state[key];
     byId("rates").value = state.rates;
     for (const s of FIELDS) {
-      byId(s.key).value = state[s.key];
+      // A field is narrow, so it shows at most four digits of a fraction; the state keeps all.
+      const shown = state[s.key];
+      byId(s.key).value = Math.abs(shown) < 1000 ? Number(shown.toPrecision(4)) : Math.round(shown);
       const range = byId(`${s.key}-range`);
       if (range) range.value = toSlider(s, state[s.key]);
     }

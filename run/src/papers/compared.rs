@@ -5,7 +5,7 @@ use super::results::{Measured, Results};
 use crate::plan::Plan;
 use crate::spec::paper::{Claim, Paper, Stated};
 use crate::spec::problem::Result;
-use foretoken_report::Cell;
+use foretoken_report::{Cell, signed_percent};
 use serde::{Deserialize, Serialize};
 
 /// A paper's claims, each compared with this run's value.
@@ -59,6 +59,29 @@ impl PaperReport {
             figure: paper.figure.clone(),
             claims: claims.collect::<Result<_>>()?,
         })
+    }
+
+    /// (number of claims that come out, number of claims for which the paper states a value).
+    pub fn counted(&self) -> (usize, usize) {
+        let stated = || self.claims.iter().filter_map(|claim| claim.agrees);
+        (stated().filter(|agrees| *agrees).count(), stated().count())
+    }
+
+    /// How many claims come out, and how far the others are off, in a sentence.
+    pub fn headline(&self) -> String {
+        let (agree, stated) = self.counted();
+        if stated == 0 {
+            return format!("{} states no number to compare with.", self.figure);
+        }
+        let others = self.claims.iter().filter(|claim| claim.agrees == Some(false));
+        let mut off: Vec<f64> = others.filter_map(|claim| claim.difference).collect();
+        off.sort_by(f64::total_cmp);
+        let rest = match off.as_slice() {
+            [] => String::new(),
+            [one] => format!("; another differs by {}", signed_percent(*one)),
+            [least, .., most] => format!("; others differ by {} to {}", signed_percent(*least), signed_percent(*most)),
+        };
+        format!("{agree} of {stated} claims of {} come out{rest}.", self.figure)
     }
 }
 
@@ -142,6 +165,32 @@ mod tests {
 
     fn range(low: f64, high: f64) -> Measured {
         stated(&Stated::Range(low, high)).unwrap()
+    }
+
+    #[test]
+    fn the_headline_counts_claims_with_a_number() {
+        let claim = |(difference, agrees): (Option<f64>, Option<bool>)| Compared {
+            id: String::new(),
+            says: String::new(),
+            place: String::new(),
+            paper: None,
+            ours: Measured::Nothing,
+            share: false,
+            difference,
+            agrees,
+            because: None,
+        };
+        let said = |claims: &[(Option<f64>, Option<bool>)]| {
+            let claims = claims.iter().copied().map(claim).collect();
+            PaperReport { title: "A paper".into(), figure: "Fig. 9".into(), claims }.headline()
+        };
+        let (well, open) = ((Some(0.04), Some(true)), (None, None));
+        assert_eq!(said(&[open]), "Fig. 9 states no number to compare with.");
+        assert_eq!(said(&[well, open]), "1 of 1 claims of Fig. 9 come out.");
+        let (less, more) = ((Some(-0.5), Some(false)), (Some(1.25), Some(false)));
+        assert_eq!(said(&[well, less]), "1 of 2 claims of Fig. 9 come out; another differs by -50.0 %.");
+        let all = said(&[more, well, (None, Some(false)), less]);
+        assert_eq!(all, "1 of 4 claims of Fig. 9 come out; others differ by -50.0 % to +125.0 %.");
     }
 
     #[test]

@@ -13,10 +13,15 @@ const COLUMNS: [(&str, u16); 6] =
 
 const NO_REASON: &str = "no reason found yet";
 
-/// One table with the papers' claims that several experiments check. `reports` are (name of the experiment, the claims
-/// that it checks).
+/// How many claims come out, and one table with the papers' claims that several experiments check. `reports` are (name
+/// of the experiment, the claims that it checks).
 pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
-    let mut text = lines([COLUMNS.map(|(name, _)| name.to_owned())]);
+    let reports: Vec<(&str, &PaperReport)> = reports.into_iter().collect();
+    let counted = reports.iter().map(|(_, report)| report.counted());
+    let (agree, stated) = counted.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    let mut text =
+        format!("{agree} of {stated} claims with a number come out, within a tenth or in the stated direction.\n\n");
+    text.push_str(&lines([COLUMNS.map(|(name, _)| name.to_owned())]));
     for (name, report) in reports {
         text.push_str(&format!("\n{name}: {}, {}\n", report.title, report.figure));
         text.push_str(&lines(report.claims.iter().map(row)));
@@ -161,6 +166,7 @@ mod tests {
         };
         let text = render([("name", &report)]);
         assert!(text.is_ascii() && text.lines().all(|l| l.len() <= 170), "{text}");
+        assert!(text.starts_with("0 of 1 claims with a number come out"), "{text}");
         assert!(text.contains("name: t, Fig. 1") && text.contains("something (section 1)"), "{text}");
         assert!(text.contains(NO_REASON), "{text}");
     }

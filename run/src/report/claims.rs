@@ -15,15 +15,18 @@ pub fn section(results: &Results) -> Option<Section> {
     }
 }
 
+/// The page's first sentence: how many claims of the paper come out, or the question's answer. `None` as for
+/// [`section`].
+pub fn headline(results: &Results) -> Option<String> {
+    let paper = results.comparison.paper.as_ref().map(PaperReport::headline);
+    paper.or_else(|| results.comparison.question.as_ref().map(|answer| answer.answer.clone()))
+}
+
 fn of_paper(paper: &PaperReport) -> Section {
     let mut section = Section::new("claims", "What the paper says, and what came out here");
-    let stated: Vec<bool> = paper.claims.iter().filter_map(|c| c.agrees).collect();
-    let agree = stated.iter().filter(|agrees| **agrees).count();
     section.parts.push(Part::Text(format!(
-        "{}, {}: {agree} of {} claims with a number come out within a tenth, or in the direction that is stated.",
-        paper.title,
-        paper.figure,
-        stated.len()
+        "{}, {}. A claim comes out if our number is within a tenth of the paper's, or in the direction that is stated.",
+        paper.title, paper.figure
     )));
     let columns =
         [("claim", ""), ("where", "place in the paper"), ("paper", ""), ("here", ""), ("difference", ""), ("why", "")];
@@ -35,7 +38,6 @@ fn of_paper(paper: &PaperReport) -> Section {
 
 fn of_question(answer: &Answer) -> Section {
     let mut section = Section::new("claims", "The question, and its answer");
-    section.parts.push(Part::Headline(answer.answer.clone()));
     section.parts.push(Part::Text(format!("Asked in {}: {}", answer.thread, answer.asks)));
     let columns = [("claim", ""), ("reported", ""), ("here", "over what is assumed"), ("verdict", ""), ("why", "")];
     let mut table = Table::new("", &columns);

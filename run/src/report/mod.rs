@@ -17,7 +17,7 @@ pub use results::Results;
 use crate::cells::{Assembled, Folder, write_problem};
 use crate::explorer::PAGE;
 use crate::spec::problem::{Problem, Result};
-use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
+use foretoken_report::{Report, RunFacts, Source, Staged, TIMING, run_page};
 use std::path::{Path, PathBuf};
 
 /// Name of the file of a results folder's HTML page. The file is written last, so if it exists, the other files of the
@@ -53,15 +53,20 @@ pub struct Written {
 
 /// Writes the HTML page of `results` into the folder `to`, together with the file of the run's timing and the
 /// explorer's page. `baseline` are the results of another folder with which the page compares.
-pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<Written> {
+pub fn write(mut results: Results, baseline: Option<Results>, to: &Path) -> Result<Written> {
     let mut compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
     let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells).unzip();
+    if results.source == Source::Observed {
+        // An observed run ends after `observe.run_s`, so fewer requests are sent than the experiment has. The figures
+        // say how many were answered.
+        results.plan.variants.iter_mut().for_each(|variant| variant.experiment.workload.requests = None);
+    }
     let scope = crate::scope::of(&results.plan);
     let folder = results.folder.display().to_string();
     let portable = Portable::of(results.manifest.inputs.keys().cloned().chain([folder]), &results.config);
-    let claims = claims::section(&results);
-    let Results { manifest, mut cells, figures, comparison, partial, config, source, .. } = results;
+    let (first, claims) = (claims::headline(&results), claims::section(&results));
+    let Results { manifest, mut cells, figures, comparison, partial, config, source, server, .. } = results;
     if let Some(compared) = &mut compared {
         compared.set_changes(&mut cells);
         compared.differs.iter_mut().for_each(|(_, was, is)| (*was, *is) = (portable.text(was), portable.text(is)));
@@ -77,8 +82,20 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<W
     let facts = facts.iter().map(|(name, value)| (portable.text(name), value.clone())).collect();
     let config = portable.text(&config);
     let partial = partial.map(|p| portable.text(&p));
-    let run =
-        RunFacts { facts, scope, config, warnings, partial, beside: host_note, claims, compared, explorer, version };
+    let run = RunFacts {
+        facts,
+        title: server.map_or(String::new(), |server| format!("Observed: {server}")),
+        scope,
+        config,
+        warnings,
+        partial,
+        first,
+        beside: host_note,
+        claims,
+        compared,
+        explorer,
+        version,
+    };
     let report = Report { name: manifest.name, source, cells };
     let changes = run.compared.as_ref().map(|compared| compared.sentence(&report));
     // A comparison with other results has figures of its own, so nothing was drawn before.

@@ -1,6 +1,6 @@
 //! Reads a results folder: complete results, or the finished runs of an experiment that did not end.
 
-use crate::cells::{Drawn, EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
+use crate::cells::{Drawn, EXPERIMENT, Folder, Manifest, OBSERVED_JSON, Unfinished, entries, finished_cells};
 use crate::compare::{Comparison, REPORT_JSON};
 use crate::inert::Inert;
 use crate::plan::Plan;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 const SUMMARY: &str = "summary.parquet";
 /// The files in a results folder from which a report is made. Their digests are checked against the manifest.
-const READ: [&str; 13] = [
+const READ: [&str; 14] = [
     EXPERIMENT,
     SUMMARY,
     "requests.parquet",
@@ -24,6 +24,7 @@ const READ: [&str; 13] = [
     "replica_counts.parquet",
     "decisions.parquet",
     REPORT_JSON,
+    OBSERVED_JSON,
 ];
 
 /// The contents of a results folder, as reports need them.
@@ -37,6 +38,9 @@ pub struct Results {
     pub plan: Plan,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: Source,
+    /// What the page of an observed run calls the server: the model, and the engine with its version. `None` for other
+    /// runs.
+    pub server: Option<String>,
     /// The finished runs, in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
     /// The figures of these runs, if they were drawn already.
@@ -46,6 +50,17 @@ pub struct Results {
     pub comparison: Comparison,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
+}
+
+/// The model and the engine of an observed server, such as `llama-3.1-8b on vLLM 0.33.0`, from the facts on it in the
+/// folder; `None` if the folder has none.
+fn server(folder: &Path, plan: &Plan) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join(OBSERVED_JSON)).ok()?;
+    let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let model = facts["model"].as_str()?.rsplit('/').next()?;
+    let sglang = plan.variants[0].experiment.engine.version.name().starts_with("sglang");
+    let engine = |version| format!(" on {} {version}", if sglang { "SGLang" } else { "vLLM" });
+    Some(model.to_owned() + &facts["server"].as_str().map_or(String::new(), engine))
 }
 
 impl Results {
@@ -105,6 +120,7 @@ impl Results {
             plan.observed()?;
         }
         Ok(Results {
+            server: if source == Source::Observed { server(folder, &plan) } else { None },
             folder: folder.to_path_buf(),
             manifest,
             config: fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?,

@@ -100,6 +100,8 @@ mod tests {
         for line in LIST.lines().filter(|line| !line.starts_with('#')) {
             let parts: Vec<&str> = line.split('|').map(str::trim).collect();
             assert!(parts.len() == 3 && !parts[1].is_empty(), "{line}");
+            // A table on a terminal is headed by the setting, its value and its unit.
+            assert!(parts[1].chars().count() + parts[2].chars().count() <= 40, "too long for a heading: {line}");
             let used =
                 found.iter().any(|path| of(path).is_some_and(|w| w.name.starts_with(parts[1]) && w.unit == parts[2]));
             assert!(used, "{line}");

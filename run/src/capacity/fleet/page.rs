@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::scope;
 use crate::spec::problem::Result;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
-use foretoken_report::{Figure, GainAt, Mark, gain_figure, spread};
+use foretoken_report::{Figure, GainAt, GainLine, GainOf, Mark, gain_figure, spread};
 
 /// The HTML page with the results of the search for the smallest fleet. `figure`: the price of fleets against a
 /// latency; `None` if it was not drawn.
@@ -161,7 +161,8 @@ fn three_ways(answer: &FleetAnswer) -> Table {
 /// The figure of a comparison of fleets with and without drafting over the load, and what it compares.
 fn speedups(c: &Crossover, source: &str) -> Option<Part> {
     let points: Vec<GainAt> = c.speedups.iter().map(|&(rate, times)| GainAt { rate, times, ends: None }).collect();
-    let figure = gain_figure(&c.policy, &points, &[], "no drafting", &format!("{source}; first seed"))?;
+    let line = GainLine { name: c.policy.clone(), of: GainOf::Drafting, points };
+    let figure = gain_figure(&[line], "no drafting", "no drafting", &format!("{source}; first seed"))?;
     let at = if c.at.is_empty() { String::new() } else { format!("{}: ", c.at) };
     let caption =
         format!("{at}Mean end-to-end latency without drafts over that with them, on {} replicas.", c.replicas);

@@ -4,15 +4,16 @@ use super::gain::Gain;
 use super::names::name_of;
 use super::question::{Question, fill, without_instants};
 use crate::calibrate::loads::mean_rate;
-use foretoken_policies::PolicySpec;
+use foretoken_policies::{Fixed, PolicySpec};
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::Result;
 use foretoken_sim::Arrivals;
 use foretoken_traces::generate::Poisson;
 use foretoken_traces::{ArrivalSpec, Transform, WorkloadSpec};
+use rayon::prelude::*;
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
@@ -35,7 +36,7 @@ pub struct Loads {
 }
 
 /// The gains in mean E2E at one request rate. The gain of A over B is 1 − mean E2E of A / mean E2E of B.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Load {
     /// Arrival rate in requests per second.
     pub rate: f64,
@@ -45,14 +46,26 @@ pub struct Load {
     pub gain: Option<Gain>,
     /// Gain in mean E2E of plain decoding over the server's policy; `None` if the server runs plain decoding.
     pub plain: Option<Gain>,
+    /// Gain in mean E2E over the server's policy of each fixed draft length that was tried, as (length, gain). Lengths
+    /// that `drafting` or the server has are left out.
+    pub lengths: Vec<(u32, Option<Gain>)>,
 }
 
 /// The simulated request rates, as shares of the rate that plain decoding sustains with a full engine.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0];
 
-/// Simulates drafting, plain decoding and the server's policy at several request rates. The arrival times of an open
-/// load are scaled; the requests of a closed loop arrive as a Poisson process.
-pub fn sweep(ask: &Question, mut plan: Plan, drafting: &PolicySpec, interrupt: &AtomicBool) -> Result<Loads> {
+/// If more fixed draft lengths than this are candidates, only some of them are simulated at several request rates.
+const MOST_LENGTHS: usize = 8;
+
+/// Simulates drafting, plain decoding, the server's policy and the other draft lengths of `specs` at several request
+/// rates. The arrival times of an open load are scaled; the requests of a closed loop arrive as a Poisson process.
+pub fn sweep(
+    ask: &Question,
+    mut plan: Plan,
+    specs: &[PolicySpec],
+    drafting: &PolicySpec,
+    interrupt: &AtomicBool,
+) -> Result<Loads> {
     let plain = with_defaults("autoregressive").expect("the registry has the baseline");
     let seeds = plan.seeds.clone();
     let own = Setting::new(&plan.variants[0], seeds[0])?;
@@ -64,33 +77,46 @@ pub fn sweep(ask: &Question, mut plan: Plan, drafting: &PolicySpec, interrupt: &
     let service_req_s = summary.finished as f64 / summary.duration_s;
     let rate = if own.arrivals() == Arrivals::Open { mean_rate(&own.workload) } else { 0.0 };
     let now = &ask.now.spec;
-    let mut points = Vec::new();
-    for share in SHARES {
-        let at = share * service_req_s;
-        variant.experiment.workload = at_rate(&workload, rate, at, own.workload.len() as u32);
-        let mut costs: [Vec<Option<f64>>; 3] = Default::default();
-        for &seed in &seeds {
-            let setting = Setting::new(variant, seed)?;
-            let cost = |spec: &PolicySpec| {
-                let played = play(&setting, spec, Some(setting.slo(None)), interrupt)?;
-                Ok::<_, Box<Problem>>(played.stored.summary.e2e.map(|q| q.mean))
-            };
-            let (of_plain, of_drafting) = (cost(&plain)?, cost(drafting)?);
-            let of_now = match now {
-                now if *now == plain => of_plain,
-                now if now == drafting => of_drafting,
-                now => cost(now)?,
-            };
-            [of_plain, of_drafting, of_now].into_iter().zip(&mut costs).for_each(|(cost, all)| all.push(cost));
+    let lengths = || specs.iter().filter(|spec| matches!(spec, PolicySpec::Fixed(Fixed { k: 1.. })));
+    let lengths = lengths().step_by(lengths().count().div_ceil(MOST_LENGTHS).max(1));
+    // Plain decoding, drafting and the server's policy are in front; two of them may be the same.
+    let mut tried = vec![&plain];
+    for spec in [drafting, now].into_iter().chain(lengths) {
+        if !tried.contains(&spec) {
+            tried.push(spec);
         }
-        let [of_plain, of_drafting, of_now] = &costs;
-        points.push(Load {
-            rate: at,
-            pays: Gain::of(of_plain, of_drafting),
-            gain: (now != drafting).then(|| Gain::of(of_now, of_drafting)).flatten(),
-            plain: (*now != plain).then(|| Gain::of(of_now, of_plain)).flatten(),
-        });
     }
+    let variant = &plan.variants[0];
+    let requests = own.workload.len() as u32;
+    let at_share = |share: &f64| -> Result<Load> {
+        let mut variant = variant.clone();
+        let at = share * service_req_s;
+        variant.experiment.workload = at_rate(&workload, rate, at, requests);
+        let settings = seeds.iter().map(|&seed| Setting::new(&variant, seed)).collect::<Result<Vec<_>>>()?;
+        let costs = |spec: &&PolicySpec| -> Result<Vec<Option<f64>>> {
+            let cost = |setting: &Setting| -> Result<Option<f64>> {
+                let played = play(setting, spec, Some(setting.slo(None)), interrupt)?;
+                Ok(played.stored.summary.e2e.map(|q| q.mean))
+            };
+            settings.iter().map(cost).collect()
+        };
+        let costs = tried.iter().map(costs).collect::<Result<Vec<_>>>()?;
+        let of = |spec: &PolicySpec| &costs[tried.iter().position(|one| *one == spec).expect("it was tried")];
+        let over_now = |spec: &PolicySpec| (spec != now).then(|| Gain::of(of(now), of(spec))).flatten();
+        let lengths = tried.iter().copied().filter(|spec| *spec != drafting && *spec != now);
+        let lengths = lengths.filter_map(|spec| match spec {
+            PolicySpec::Fixed(fixed) => Some((fixed.k, over_now(spec))),
+            _ => None,
+        });
+        Ok(Load {
+            rate: at,
+            pays: Gain::of(of(&plain), of(drafting)),
+            gain: over_now(drafting),
+            plain: over_now(&plain),
+            lengths: lengths.collect(),
+        })
+    };
+    let points = SHARES.par_iter().map(at_share).collect::<Result<Vec<Load>>>()?;
     let requests = match (rate > 0.0, &workload.arrivals) {
         (true, ArrivalSpec::Trace(_)) => "the requests of the log, faster or slower",
         (true, ArrivalSpec::Poisson(_)) => "Poisson arrivals",
@@ -153,12 +179,13 @@ mod tests {
             pays: Gain::of(&[Some(1.0)], &[Some(1.0 - pays)]),
             gain: None,
             plain: None,
+            lengths: Vec::new(),
         };
         let falls = [load(1.0, -0.1), load(2.0, 0.2), load(3.0, 0.1), load(4.0, -0.3)];
         assert!((stops_at(&falls).unwrap() - 3.25).abs() < 1e-12);
         assert_eq!(stops_at(&falls[..3]), None, "it pays at the highest load");
         assert_eq!(stops_at(&falls[..1]), None, "it never pays");
-        let unknown = [load(1.0, 0.2), Load { rate: 2.0, pays: None, gain: None, plain: None }];
+        let unknown = [load(1.0, 0.2), Load { rate: 2.0, pays: None, gain: None, plain: None, lengths: vec![] }];
         assert_eq!(stops_at(&unknown), None);
     }
 }

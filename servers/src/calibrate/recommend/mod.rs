@@ -128,7 +128,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
             candidates,
             interrupt,
         )?,
-        loads: Some(loads::sweep(ask, plans[typical].clone(), &specs[drafting], interrupt)?),
+        loads: Some(loads::sweep(ask, plans[typical].clone(), &specs, &specs[drafting], interrupt)?),
         starts,
         paste,
         lacks,

@@ -6,10 +6,11 @@ use super::answer::Verdict;
 use super::at_load::AtLoad;
 use super::break_even::BreakEven;
 use super::gain::Gain;
+use super::loads::Load;
 use super::names::table_in_words;
 use super::words::{DRAFTER_LOADED, IN_CLOSED_LOOPS, gain};
 use foretoken_report::html::{COPY, Page, Part, Row, Section, Table, Value};
-use foretoken_report::{Figure, GainAt, gain_figure, percent};
+use foretoken_report::{Figure, GainAt, GainLine, GainOf, gain_figure, percent};
 
 /// Makes the HTML page of the recommendation `a`.
 pub fn page(a: &Advice) -> Page {
@@ -164,11 +165,7 @@ fn over_load(a: &Advice) -> Section {
 
 fn caption(a: &Advice) -> String {
     let Some(loads) = &a.loads else { return String::new() };
-    let grey = match loads.points.iter().any(|l| l.plain.is_some() && l.gain.is_some()) {
-        true => " Grey: plain decoding.",
-        false => "",
-    };
-    format!("Mean E2E against {}, as it runs now: {}; {}.{grey}", loads.now, loads.requests, a.source)
+    format!("Mean E2E against {}, as it runs now: {}; {}.", loads.now, loads.requests, a.source)
 }
 
 fn candidates(a: &Advice) -> Section {
@@ -189,19 +186,41 @@ fn tried(at: &AtLoad) -> Table {
     table
 }
 
-/// The figure of gains in mean E2E over the server's policy, at each simulated request rate: the gain of
-/// drafting and the gain of plain decoding. `None` if there is nothing to draw.
+/// The figure of gains in mean E2E over the server's policy, at each simulated request rate: of drafting, of plain
+/// decoding, and of every other draft length that was tried. `None` if there is nothing to draw.
 pub fn figure(a: &Advice) -> Option<Figure> {
     let loads = a.loads.as_ref()?;
-    let points = |gain: fn(&super::loads::Load) -> Option<Gain>| -> Vec<GainAt> {
-        let point = |l: &super::loads::Load| {
-            gain(l).map(|g| GainAt { rate: l.rate, times: g.as_fast().0, ends: g.as_fast().1 })
+    let line = |name: &str, of: GainOf, gain: &dyn Fn(&Load) -> Option<Gain>| {
+        let point = |l: &Load| {
+            let (times, ends) = gain(l)?.as_fast();
+            Some(GainAt { rate: l.rate, times, ends })
         };
-        loads.points.iter().filter_map(point).collect()
+        GainLine { name: advised(a, name), of, points: loads.points.iter().filter_map(point).collect() }
     };
-    let (drafting, plain) = (points(|l| l.gain), points(|l| l.plain));
+    let first = loads.points.first()?;
+    let mut lines =
+        vec![line(&loads.drafting, GainOf::Drafting, &|l| l.gain), line("plain decoding", GainOf::Plain, &|l| l.plain)];
+    lines.extend(
+        first
+            .lengths
+            .iter()
+            .enumerate()
+            .map(|(at, (k, _))| line(&format!("K = {k}"), GainOf::Length, &|l: &Load| l.lengths[at].1)),
+    );
+    lines.retain(|line| !line.points.is_empty());
     let seeds = loads.points.iter().filter_map(|l| l.gain.or(l.plain)).map(|g| g.n).max()?;
     let source = format!("{}; {}; mean and 95 % interval over {seeds} seeds", a.source, loads.requests);
-    let first = if drafting.is_empty() { "" } else { &loads.drafting };
-    gain_figure(first, &drafting, &plain, &loads.now, &source)
+    let here = if advised(a, &loads.now) == loads.now { "now" } else { "now, advised" };
+    gain_figure(&lines, &loads.now, here, &source)
+}
+
+/// The name of a policy, which says so if the policy is advised.
+fn advised(a: &Advice, name: &str) -> String {
+    let advised = match a.verdict {
+        Verdict::Change => a.best.as_ref().map(|best| best.name.as_str()),
+        Verdict::Stay => Some(a.now.name.as_str()),
+        Verdict::DoNotSpeculate => Some("plain decoding"),
+        Verdict::Unknown(_) => None,
+    };
+    if advised == Some(name) { format!("{name}, advised") } else { name.to_owned() }
 }
