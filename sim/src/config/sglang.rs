@@ -69,6 +69,10 @@ pub struct SglangSettings {
     /// Most prompts of a step (`--prefill-max-requests`), at least 1. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill_max_requests: Option<u32>,
+    /// Most requests that wait, at least 1 (`--max-queued-requests`). A request more is rejected; with
+    /// `scheduling_policy = "priority"` the least urgent one is, also if it waited before. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_queued_requests: Option<u32>,
     /// Decode steps that must come between two steps with prompts (`--prefill-decode-interval`).
     pub prefill_decode_interval: u32,
     /// From how many running requests on `prefill_decode_interval` acts.
@@ -104,6 +108,7 @@ impl Default for SglangSettings {
             schedule_policy: QueueOrder::Fcfs,
             schedule_conservativeness: 1.0,
             prefill_max_requests: None,
+            max_queued_requests: None,
             prefill_decode_interval: 0,
             prefill_decode_interval_min_bs: 0,
             scheduler_recv_interval: 1,
@@ -134,6 +139,9 @@ pub(super) fn sglang_settings(_: &'static str, s: &SglangSettings) -> Result<(),
     }
     if s.prefill_max_requests == Some(0) {
         return refuse("sglang.prefill_max_requests", "must be at least 1");
+    }
+    if s.max_queued_requests == Some(0) {
+        return refuse("sglang.max_queued_requests", "must be at least 1");
     }
     if s.speculative_max_running_requests == Some(0) {
         return refuse("sglang.speculative_max_running_requests", "must be at least 1");
