@@ -103,6 +103,10 @@ pub(super) fn config(line: &Value) -> EngineConfig {
             scheduler_recv_interval: number(&s["scheduler_recv_interval"]) as u32,
             priority_scheduling_preemption_threshold: number(&s["priority_scheduling_preemption_threshold"]) as i32,
             radix_eviction_policy: serde_json::from_value(s["radix_eviction_policy"].clone()).expect("a policy"),
+            tlru_tail: {
+                let tail = &s["radix_eviction_policy_config"];
+                (number(&tail["threshold"]) - number(&tail["next_prompt_estimate"])).max(1) as u32
+            },
             retraction_policy: serde_json::from_value(s["retraction_policy"].clone()).expect("a policy"),
             disable_priority_preemption: d["preemption"] == false,
             speculative_max_running_requests: None,

@@ -57,7 +57,11 @@ impl<'a> Asked<'a> {
     /// Why the client of request `id` gets nothing although the request runs, as SGLang lets it; `None` for others.
     pub(super) fn gets_nothing(&self, id: RequestId) -> Option<RejectReason> {
         let (rules, prompt) = (self.sglang?, self.workload.prompt_len[id as usize]);
-        let reason = if rules.kv_tokens < self.longest { RejectReason::PromptOverPool } else { RejectReason::PromptOverModelLen };
+        let reason = if rules.kv_tokens < self.longest {
+            RejectReason::PromptOverPool
+        } else {
+            RejectReason::PromptOverModelLen
+        };
         (rules.refuses(prompt) || rules.most_outputs(prompt) == 0).then_some(reason)
     }
 

@@ -25,6 +25,8 @@ pub struct SglangRules {
     pub priority: Option<Priority>,
     /// `--radix-eviction-policy`.
     pub eviction: EvictionPolicy,
+    /// `--radix-eviction-policy-config`: `threshold` − `next_prompt_estimate`.
+    pub tlru_tail: u32,
     /// `--retraction-policy`.
     pub retraction: RetractionPolicy,
     /// `--schedule-conservativeness`.
@@ -82,6 +84,7 @@ impl SglangRules {
                 preempts_above: (!s.disable_priority_preemption).then_some(s.priority_scheduling_preemption_threshold),
             }),
             eviction: s.radix_eviction_policy,
+            tlru_tail: s.tlru_tail,
             retraction: s.retraction_policy,
             conservativeness: s.schedule_conservativeness,
             radix_cache: c.prefix_caching && !(drafts > 0 && c.drafts_end_prefix_hits),

@@ -136,7 +136,8 @@ impl Sglang {
             let sign = self.rules.priority.map_or(0, |p| if p.low_first { 1 } else { -1 });
             let urgency = |id: RequestId| i64::from(self.reqs[id as usize].asked.priority) * sign;
             let last = |&id: &RequestId| (urgency(id), self.reqs[id as usize].queued);
-            let waits = self.queue.waiting.iter().copied().max_by_key(last).filter(|&other| urgency(other) > urgency(id));
+            let waits =
+                self.queue.waiting.iter().copied().max_by_key(last).filter(|&other| urgency(other) > urgency(id));
             let out = waits.unwrap_or(id);
             self.queue.waiting.retain(|&waiting| waiting != out);
             let r = &mut self.reqs[out as usize];
