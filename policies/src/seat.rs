@@ -86,8 +86,8 @@ pub enum Unseated {
     /// The policy never drafts.
     #[error("{0} never drafts")]
     Off(&'static str),
-    /// The policy knows which drafts are right, which no engine knows.
-    #[error("{0} sees which draft tokens are right, which no engine knows")]
+    /// The policy sees the hidden truth: which draft tokens are right, or what passes cost.
+    #[error("{0} sees the hidden truth, which no engine knows")]
     Oracle(&'static str),
     /// The policy drafts trees.
     #[error("{0} drafts trees, and the seat chooses the lengths of chains")]
@@ -131,6 +131,9 @@ impl Seat {
     /// The policy cannot sit in the seat.
     pub fn with_confidences(policy: &PolicySpec, setup: &Setup) -> Result<Seat, Unseated> {
         policy.check()?;
+        if policy.sees_hidden_truth() {
+            return Err(Unseated::Oracle(policy.name()));
+        }
         let context = PolicyContext {
             belief: Belief {
                 draft: setup.draft.line,

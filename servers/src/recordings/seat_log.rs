@@ -7,8 +7,10 @@
 
 use crate::recordings::Unread;
 use crate::recordings::recording::{Asked, Ended, Ending, Event, Failure, Head, Recording, Sample, Server, Tokens};
-use foretoken_sim::Time;
-use serde::Deserialize;
+use foretoken_policies::PolicySpec;
+use foretoken_sim::config::DraftMethod;
+use foretoken_sim::{EngineConfig, Time};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +25,12 @@ pub struct SeatLog {
     pub recording: Recording,
     /// What the policy in the seat did.
     pub seat: Seated,
+    /// The engine's settings.
+    pub engine: EngineConfig,
 }
 
 /// What the policy in a seat did while the engine ran.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seated {
     /// The policy, as a table with its settings under its name.
     pub policy: Value,
@@ -38,6 +42,29 @@ pub struct Seated {
     pub other: u64,
     /// For each cause, the number of times that the engine's own choice was taken because the policy failed.
     pub fallbacks: BTreeMap<String, u64>,
+}
+
+impl Seated {
+    /// The policy; `None` if this version of Foretoken does not know it, or not with these settings.
+    pub fn spec(&self) -> Option<PolicySpec> {
+        PolicySpec::deserialize(&self.policy).ok().filter(|spec| spec.check().is_ok())
+    }
+
+    /// What the policy chose, in a sentence.
+    pub fn in_words(&self) -> String {
+        let name = self.spec().map_or_else(|| self.policy.to_string(), |spec| spec.label());
+        let failed: u64 = self.fallbacks.values().sum();
+        let fallbacks = match failed {
+            0 => String::new(),
+            n => {
+                let causes: Vec<String> = self.fallbacks.iter().map(|(why, n)| format!("{why}: {n}")).collect();
+                format!("; in {n} steps the engine's own length was taken ({})", causes.join(", "))
+            }
+        };
+        let verb = if self.acted { "chose" } else { "would have chosen" };
+        let (other, chosen) = (self.other, self.chosen);
+        format!("{name} {verb} another length than the engine in {other} of {chosen} steps{fallbacks}")
+    }
 }
 
 #[derive(Deserialize)]
@@ -56,6 +83,16 @@ struct Settings {
     num_speculative_tokens: u32,
     #[serde(default)]
     table: Option<Value>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    max_num_seqs: Option<u32>,
+    #[serde(default)]
+    max_num_batched_tokens: Option<u32>,
+    #[serde(default)]
+    enable_prefix_caching: Option<bool>,
+    #[serde(default)]
+    async_scheduling: Option<bool>,
     #[serde(default)]
     block_size: Option<u32>,
     #[serde(default)]
@@ -258,10 +295,11 @@ impl Reader {
             (k, None | Some(Value::Null), false) => format!("fixed-{k}"),
             _ => String::new(),
         };
+        let engine = start.settings.engine();
         let head = Head {
             foretoken: env!("CARGO_PKG_VERSION").into(),
             policy,
-            url: path.display().to_string(),
+            url: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             model: start.settings.model,
             server: Server {
                 version: Some(start.version).filter(|_| start.engine == "vllm"),
@@ -274,7 +312,21 @@ impl Reader {
             ..Head::default()
         };
         let recording = Recording { head, events: self.events, ending: Some(ending) };
-        SeatLog { recording, seat: self.seat }
+        SeatLog { recording, seat: self.seat, engine }
+    }
+}
+
+impl Settings {
+    /// The settings as an experiment states them. What the log does not say has Foretoken's default.
+    fn engine(&self) -> EngineConfig {
+        let mut engine = EngineConfig::default();
+        engine.max_num_seqs = self.max_num_seqs.unwrap_or(engine.max_num_seqs);
+        engine.max_num_batched_tokens = self.max_num_batched_tokens.unwrap_or(engine.max_num_batched_tokens);
+        engine.prefix_caching = self.enable_prefix_caching.unwrap_or(engine.prefix_caching);
+        engine.async_scheduling = self.async_scheduling.or(engine.async_scheduling);
+        let method = self.method.as_ref().map(|name| Value::String(name.replace('_', "-")));
+        engine.method = method.and_then(|m| DraftMethod::deserialize(m).ok()).unwrap_or(engine.method);
+        engine
     }
 }
 
