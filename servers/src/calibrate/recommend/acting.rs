@@ -1,11 +1,14 @@
 //! What acting by the policy in an engine's seat would bring: the policy and what the engine runs now are simulated on
 //! the calibration, with the same requests and the same luck.
 
-use super::at_load::AtLoad;
+use super::at_load::described;
+use super::candidates::evaluate;
 use super::gain::Gain;
 use super::now::Now;
 use super::question::{Engine, Goal, Objective, Question};
 use crate::calibrate::kept::{EXPERIMENT, Known};
+use foretoken_policies::PolicySpec;
+use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
 use std::fmt::Write;
 use std::path::Path;
@@ -61,11 +64,17 @@ pub fn acting(folder: &Path, interrupt: &AtomicBool) -> Result<Acting> {
         model: None,
         known: Some(known),
     };
-    let specs = [now.spec, spec.clone()];
     let mut gains = Vec::new();
     for load in ask.loads() {
-        let at = AtLoad::of(&ask, &load, &ask.plan(&load)?, &specs, interrupt)?;
-        gains.push((at.load, at.candidates[1].gain));
+        let mut plan = ask.plan(&load)?;
+        let mut costs = |plan: &Plan, spec: &PolicySpec| {
+            let of = evaluate(plan, std::slice::from_ref(spec), ask.objective, ask.known.as_ref(), interrupt)?;
+            Ok::<_, Box<Problem>>(of.into_iter().flat_map(|candidate| candidate.costs).collect::<Vec<_>>())
+        };
+        let before = costs(&plan, &now.spec)?;
+        plan.variants[0].experiment.engine.seated = true;
+        let after = costs(&plan, &spec)?;
+        gains.push((described(&load, &plan)?.0, Gain::of(&before, &after)));
     }
     let error = ask.known.as_ref().map_or(0.0, |known| known.between_runs);
     Ok(Acting::Gains { policy: spec.label(), now: now.name, gains, error })

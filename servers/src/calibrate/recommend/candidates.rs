@@ -72,11 +72,8 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
         }
         Engine::Sglang => all.push(PolicySpec::SglangGen3(adaptive(table, ask.longest))),
     }
-    let seated = ask.known.as_ref().and_then(|known| known.seat.as_ref()?.spec());
-    for spec in seated.into_iter().chain([ask.now.spec.clone()]) {
-        if !all.contains(&spec) {
-            all.push(spec);
-        }
+    if !all.contains(&ask.now.spec) {
+        all.push(ask.now.spec.clone());
     }
     all
 }
