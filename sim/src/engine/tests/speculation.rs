@@ -100,8 +100,6 @@ fn a_seated_policy_drafts_one_length_for_all_requests() {
     assert_eq!(verified(&f), 1 + 2 + 3);
     f.config.seated = true;
     assert_eq!(verified(&f), 3 + 3 + 3);
-    f.config.async_scheduling = Some(true);
-    assert_eq!(verified(&f), 3 + 3 + 3);
 }
 
 /// In parallel drafting the draft model does not process its own draft tokens. So it must process accepted draft tokens
