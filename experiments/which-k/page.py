@@ -15,24 +15,22 @@ from pathlib import Path
 
 HEAD = """# Which K for which model on which GPU
 
-Each cell has the fixed draft length with the most output tokens a second, and by how much the mean request is
-faster than with plain decoding, with a 95 % interval over three seeds. "none" means that no length gains. Where
-shorter lengths are within 1 % of the best one, the shortest of them stands. Eight GPUs serve one copy of the model,
-experts in parallel, with its own drafter: an MTP module, EAGLE-3 (Kimi-K2.5, MiniMax-M3) or DSpark (Kimi-K3).
+Each cell has the fixed draft length with the most output tokens a second (of those within 1 % the shortest), and by how
+much the mean request is faster than with plain decoding, with a 95 % interval over three seeds. "none" means that no
+length gains. Eight GPUs serve one copy of the model, experts in parallel, with its own drafter: an MTP module, EAGLE-3
+(Kimi-K2.5, MiniMax-M3) or DSpark (Kimi-K3).
 
 **Prompts decide more than the load does:** with prompts of 1,000 tokens speculation pays up to 256 clients
 everywhere; with 8,000 tokens, 64 clients leave about a tenth of the gain, and DeepSeek-V4-Pro should not speculate
 at 256.
 
 - Drafts are accepted as in the [golden curve](acceptance.md) of the pair: SPEED-Bench's coding prompts, thinking on.
-  Each K has its own published mean. Other content accepts more or less.
-- Costs are rooflines with the measured floors of kernels ([how true they are](silicon.md)), vLLM 0.33's schedule, and
-  no host time. A host whose time of a step is the same with and without drafts makes gains at few clients larger.
-- Lengths spread by a log-normal law with sigma 0.3 around the given means. Clients are in closed loops and send 300
-  requests, so with 256 clients most of a run is one batch.
-- "no gain from" is the least number of clients at which plain decoding is best, and from which on it stays best.
-- `page.py --price h200=PRICE` adds the price of a million output tokens at the best length, if a GPU's hour costs PRICE
-  dollars (`fleet.price_gpu_hour` of an experiment has the same number).
+  Other content accepts more or less.
+- Costs are rooflines with [floors of kernels](silicon.md), vLLM 0.33's schedule, and no host time. A host whose time of
+  a step is the same with and without drafts makes gains at few clients larger.
+- Lengths spread by a log-normal law with sigma 0.3. Clients are in closed loops and send 300 requests.
+- "no gain from" is the least number of clients from which on plain decoding is best.
+- `page.py --price h200=PRICE` adds the price of a million output tokens, if a GPU's hour costs PRICE dollars.
 
 `experiments/which-k/` has the experiments, and `page.py`, which makes this page.
 """

@@ -1,6 +1,6 @@
 //! Questions and their answers as a page of the documentation, in Markdown.
 
-use super::answer::{Answer, Decided, Finding};
+use super::answer::{Answer, Finding};
 use super::table::{count, lines};
 use textwrap::Options;
 
@@ -28,13 +28,8 @@ const INTRODUCTION: &str = "Each section is one experiment of `experiments/quest
 
 fn section(name: &str, answer: &Answer) -> String {
     let mut text = format!("\n## {name}\n\n");
-    text.push_str(&wrap(&format!("**Asked** in [{}]({}): {}", answer.thread, answer.url, answer.asks)));
-    let decided = match answer.decided {
-        Decided::CannotSay => "",
-        Decided::Yes | Decided::No => "**Answer.** ",
-    };
-    text.push('\n');
-    text.push_str(&wrap(&format!("{decided}{}", answer.answer)));
+    // The index above has the question and its answer.
+    text.push_str(&wrap(&format!("Asked in [{}]({}).", answer.thread, answer.url)));
     text.push('\n');
     text.push_str(&wrap(&format!("Assumed: {}", answer.assumed.join(" "))));
     text.push_str("\n| claim | reported | ours | verdict | reason |\n|---|--:|--:|---|---|\n");
