@@ -3,13 +3,13 @@
     PYTHONPATH=..:../../../python/python python check.py shadow 500 [FIRST SEED]
     PYTHONPATH=..:../../../python/python python check.py theirs 200 [FIRST]
     PYTHONPATH=..:../../../python/python python check.py act 200 [FIRST]
-    PYTHONPATH=..:../../../python/python python check.py FAULT 20 [FIRST]
+    PYTHONPATH=..:../../../python/python python check.py faults 3 [FIRST]
 
 `shadow`: the policy is asked and logged, and no event may differ. `theirs`: the seat acts and chooses what SGLang would
 choose; no event may differ. `act`: `fixed-1` chooses; every decode has the shortest length that its batch size offers and
 that is at least 1 (0 if all requests are at their last token), and every request ends with as many tokens as without the
-seat. A fault is one of those that `FAULTS`
-lists: the policy's part ends, and no event differs. All workloads speculate with adaptive lengths.
+seat. `faults`: one after another, parts of the product are broken; no event may differ. All workloads speculate with
+adaptive lengths.
 
 Ten workloads run in a process, a fork after the imports, as in `record.py`.
 """
@@ -58,8 +58,14 @@ def draw(seed: int) -> Workload:
     return work
 
 
+# Faults that leave the policy its place, and faults at which none is taken. At all others SGLang's own lengths are used.
+HARMLESS, EMPTY = ("disk", "folder", "port"), ("broken", "unborn", "version")
+# Faults that show after the policy has chosen a length: their workloads run in shadow mode, else no length would be equal.
+LATE = ("ended", "gave", "gives", "observe", *HARMLESS)
+
+
 class Faults:
-    """What may go wrong: each breaks a part of the product, and says how often the seat then falls back at least."""
+    """What may go wrong: each breaks a part of the product."""
 
     def raises(self):
         self.policy(lambda seat, view: 1 // 0)
@@ -200,6 +206,7 @@ def batch(mode: str, seeds: range) -> Counter:
     install()
     if mode in FAULTS:
         faults = Faults()
+        os.environ["FORETOKEN_MODE"] = "shadow" if mode in LATE else "act"
         getattr(faults, mode)()
     if mode == "theirs":
         choose = Chooser.choose
@@ -233,7 +240,13 @@ def batch(mode: str, seeds: range) -> Counter:
         elif events != plain[seed]["events"]:
             at = next(i for i, (a, b) in enumerate(zip(events, plain[seed]["events"])) if a != b)
             raise AssertionError(f"workload {seed} differs at event {at}: {plain[seed]['events'][at]} is {events[at]}")
-        if mode not in FAULTS and (seat is None or seat["off"] or seat["fallbacks"]):
+        if mode in EMPTY:
+            expected = seat is None
+        elif mode in FAULTS and mode not in HARMLESS:
+            expected = seat is not None and bool(seat["off"]) and bool(seat["fallbacks"])
+        else:
+            expected = seat is not None and not seat["off"] and not seat["fallbacks"]
+        if not expected:
             raise AssertionError(f"workload {seed}: {seat}")
     return counts
 
@@ -273,8 +286,8 @@ def ends(events: list[dict]) -> dict:
 
 def main() -> None:
     mode, count, first = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
-    if mode not in ("shadow", "theirs", "act", *FAULTS):
-        sys.exit(f"{mode} is none of shadow, theirs, act, {', '.join(FAULTS)}")
+    if mode not in ("shadow", "theirs", "act", "faults"):
+        sys.exit(f"{mode} is none of shadow, theirs, act, faults")
     folder = Path(tempfile.mkdtemp())
     os.environ |= {
         "FORETOKEN_POLICY": json.dumps({"fixed": {"k": 1}} if mode == "act" else POLICY),
@@ -283,8 +296,11 @@ def main() -> None:
     }  # fmt: skip
     record.load()
     counts, failed = Counter(), 0
-    for start in range(first, first + count, record.TOGETHER):
-        seeds = range(start, min(start + record.TOGETHER, first + count))
+    parts = range(first, first + count, record.TOGETHER)
+    jobs = [(mode, range(start, min(start + record.TOGETHER, first + count))) for start in parts]
+    if mode == "faults":
+        jobs = [(fault, range(first, first + count)) for fault in FAULTS]
+    for job, seeds in jobs:
         told = folder / "counts"
         process = os.fork()
         if not process:
@@ -293,7 +309,7 @@ def main() -> None:
                 os.dup2(out.fileno(), 1)
                 os.dup2(out.fileno(), 2)
                 try:
-                    told.write_text(json.dumps(batch(mode, seeds)))
+                    told.write_text(json.dumps(batch(job, seeds)))
                     code = 0
                 except BaseException:
                     traceback.print_exc()
@@ -303,8 +319,9 @@ def main() -> None:
             failed += 1
             print("".join((folder / "out").read_text().splitlines(keepends=True)[-12:]), flush=True)
             continue
-        counts.update(json.loads(told.read_text()))
-        print(mode, dict(counts), flush=True)
+        part = json.loads(told.read_text())
+        counts.update(part)
+        print(job, part if mode == "faults" else dict(counts), flush=True)
     print("done:", mode, dict(counts), "in folder", folder)
     sys.exit(failed > 0)
 
