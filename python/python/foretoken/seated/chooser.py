@@ -94,6 +94,9 @@ class Chooser:
         self._fresh: tuple[Costs, Any] | Exception | None = None
         self._failures = self._walked = self._seen = self._fits = 0
         self._said: set[str] = set()
+        # 0, 01, 02, 1, 12, 2: a de Bruijn sequence.
+        n = len(engine.lengths)
+        self._order = [engine.lengths[i] for a in range(n) for b in range(a, n) for i in ((a, b) if b > a else (a,))]
         self._live: set[int] = set()
         self._history: deque[Observed] = deque(maxlen=REPLAYED)
         self._acceptance = Acceptance(engine.max_draft_len)
@@ -229,12 +232,12 @@ class Chooser:
         return length
 
     def _walk(self, theirs: int) -> int:
-        """The length of a step from which costs are learnt: each length follows each other one equally often."""
+        """The length of a step from which costs are learnt: the lengths in an order in which each follows each other one
+        equally often, so that draft tokens can be told from tokens that are verified a step later."""
         if not self.settings.act:
             return theirs
-        lengths, step = self.engine.lengths, self._walked
         self._walked += 1
-        return lengths[(step // len(lengths) + step) % len(lengths)]
+        return self._order[(self._walked - 1) % len(self._order)]
 
     @staticmethod
     def _checked(lengths: Any, view: View) -> list[int]:
