@@ -106,7 +106,7 @@ def test_costs_are_learnt_from_steps(pause):
             want = constant + by_token * requests * (1 + length) + by_context * context
             want += by_pass * length + by_draft * requests * length
             assert costs.step_s(requests, length, context) == pytest.approx(want, rel=0.02)
-    # Draft passes are told from the target pass.
+    # The fit separates draft passes from the target pass.
     assert costs.setup.draft.delta_s == pytest.approx(1.5e-3, rel=0.1)
     draft_s, target_s = costs.split(Step(0.0, 0.03, Choice(0, 0), tokens=10, passes=4, drafts=8))
     assert draft_s + target_s == pytest.approx(0.03) and draft_s / target_s == pytest.approx(6.06 / 15.0, rel=0.1)
