@@ -288,6 +288,8 @@ def chooser(fake=None, engine=ENGINE, unfit=None, **settings):
     said = []
     settings = {"policy": {"fixed": {"k": 2}}, "act": True, "costs": PROFILE, "slow_s": 10.0} | settings
     made = Chooser(Settings(**settings), engine, said.append, unfit, fake.made if fake else Seat)
+    for id in (1, 2):
+        made.began(id, 10, 50)
     return made, said
 
 
@@ -309,6 +311,8 @@ def test_the_longest_wish_is_used_when_acting_and_logged_in_shadow():
         assert policy.seen[0].draft_time + policy.seen[0].verify_time == pytest.approx(0.02)
         seat.ended(1, 5, 0, "stop")
         assert policy.gone == [1]
+        seat.ran(step(), 2)  # request 1 had ended while this step was in flight
+        assert policy.seen[1].ids == [2] and policy.seen[1].accepted == [2]
 
 
 def test_a_real_policy_decides_in_the_seat():
@@ -349,7 +353,7 @@ def test_a_policy_that_fails_falls_back_and_is_soon_asked_no_more(tmp_path, answ
     seat.ran(step(), 2)
     seat.close()
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert [line.get("why") for line in lines] == [None] + [why] * FAILURES + ["off", None]
+    assert [line.get("why") for line in lines] == [None] * 3 + [why] * FAILURES + ["off", None]
     assert lines[-1]["is"] == "step"
 
 
@@ -417,7 +421,7 @@ def test_an_engine_where_no_policy_fits_is_logged_all_the_same(tmp_path):
     seat.ran(step(used=0), 0)
     seat.close()
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert [line.get("is") for line in lines] == [None, "fallback", "step"] and len(said) == 1
+    assert [line.get("is") for line in lines] == [None, "fallback", "request", "request", "step"] and len(said) == 1
 
 
 def test_a_length_without_graphs_is_replaced_by_the_next_longer_one():
@@ -525,6 +529,9 @@ def test_the_log_of_a_real_server_has_the_stated_keys():
             at = line["at"] + line["took"] - 2e-6
             columns = [line[name] for name in ("ids", "context", "verified", "accepted", "emitted")]
             for id, context, verified, accepted, emitted in zip(*columns, strict=True):
+                if id not in tokens:  # it ended while the step was in flight
+                    assert (verified, accepted, emitted) == (0, 0, 0)
+                    continue
                 assert context == prompt[id] + tokens[id] - 1
                 assert 0 <= accepted <= verified <= used and 1 <= emitted <= accepted + 1
                 tokens[id] += emitted

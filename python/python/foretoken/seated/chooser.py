@@ -306,9 +306,11 @@ class Chooser:
     def _observe(self, step: Step) -> None:
         try:
             draft_s, verify_s = self._costs.split(step) if self._costs else (0.0, step.took)
-            outcome = Observed(
-                step.ids, step.drafted, step.accepted, step.verified, draft_s, verify_s, max(step.drafted, default=0)
-            )
+            # A request that ended while the step was in flight is forgotten, and must not be met again.
+            live = [at for at, id in enumerate(step.ids) if id in self._live]
+            columns = (step.ids, step.drafted, step.accepted, step.verified)
+            ids, drafted, accepted, verified = ([column[at] for at in live] for column in columns)
+            outcome = Observed(ids, drafted, accepted, verified, draft_s, verify_s, step.passes)
             self._history.append(outcome)
             if self._seat is not None:
                 self._seat.observe(outcome)
