@@ -281,6 +281,12 @@ class Chooser:
             seat = self._build(self.settings.policy, costs.setup)
             for outcome in history:
                 seat.observe(outcome)
+            if self._costs is None:
+                draft, target = costs.setup.draft, costs.setup.target
+                self.say(
+                    f"costs are learnt: a target pass {1e3 * target.delta_s:.3f} ms and {1e6 * target.gamma_s:.2f} µs a "
+                    f"token, a draft pass {1e3 * draft.delta_s:.3f} ms and {1e6 * draft.gamma_s:.2f} µs a token"
+                )
             self._fresh = (costs, seat)
         except Exception as error:
             self._fresh = error
@@ -293,15 +299,8 @@ class Chooser:
         if isinstance(fresh, Exception):
             self.stop(f"no costs could be learnt: {_said(fresh)}")
             return
-        first, (self._costs, self._seat) = self._seat is None, fresh
-        gone = {id for outcome in self._history for id in outcome.ids} - self._live
-        self._seat.finished(gone)
-        if first:
-            draft, target = self._costs.setup.draft, self._costs.setup.target
-            self.say(
-                f"costs are learnt: a target pass {1e3 * target.delta_s:.3f} ms and {1e6 * target.gamma_s:.2f} µs a token, "
-                f"a draft pass {1e3 * draft.delta_s:.3f} ms and {1e6 * draft.gamma_s:.2f} µs a token"
-            )
+        self._costs, self._seat = fresh
+        self._seat.finished({id for outcome in self._history for id in outcome.ids} - self._live)
 
     def _observe(self, step: Step) -> None:
         try:
