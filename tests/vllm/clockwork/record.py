@@ -69,7 +69,9 @@ class Server:
             command += ["--scheduler-cls", "foretoken.vllm.Scheduler"]
         env = dict(
             os.environ,
-            PYTHONPATH=os.pathsep.join([str(HERE)] + ([str(HERE / "asynchronous")] if args.asynchronous else [])),
+            PYTHONPATH=os.pathsep.join(
+                [str(HERE)] + ([str(HERE / "asynchronous")] if args.asynchronous else []) + [os.environ.get("PYTHONPATH", "")]
+            ),
             CLOCKWORK_LAW=str(args.law.resolve()),
             CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-{name(args, k)}.csv"),
             CLOCKWORK_SEAT=str(args.seat),

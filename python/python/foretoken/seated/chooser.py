@@ -94,6 +94,9 @@ class Chooser:
         self._fresh: tuple[Costs, Any] | Exception | None = None
         self._failures = self._walked = self._seen = self._fits = 0
         self._said: set[str] = set()
+        # 0, 01, 02, 1, 12, 2: a de Bruijn sequence.
+        n = len(engine.lengths)
+        self._order = [engine.lengths[i] for a in range(n) for b in range(a, n) for i in ((a, b) if b > a else (a,))]
         self._live: set[int] = set()
         self._history: deque[Observed] = deque(maxlen=REPLAYED)
         self._acceptance = Acceptance(engine.max_draft_len)
@@ -229,12 +232,12 @@ class Chooser:
         return length
 
     def _walk(self, theirs: int) -> int:
-        """The length of a step from which costs are learnt: each length follows each other one equally often."""
+        """The length of a step from which costs are learnt: the lengths in an order in which each follows each other one
+        equally often, so that draft tokens can be told from tokens that are verified a step later."""
         if not self.settings.act:
             return theirs
-        lengths, step = self.engine.lengths, self._walked
         self._walked += 1
-        return lengths[(step // len(lengths) + step) % len(lengths)]
+        return self._order[(self._walked - 1) % len(self._order)]
 
     @staticmethod
     def _checked(lengths: Any, view: View) -> list[int]:
@@ -278,6 +281,12 @@ class Chooser:
             seat = self._build(self.settings.policy, costs.setup)
             for outcome in history:
                 seat.observe(outcome)
+            if self._costs is None:
+                draft, target = costs.setup.draft, costs.setup.target
+                self.say(
+                    f"costs are learnt: a target pass {1e3 * target.delta_s:.3f} ms and {1e6 * target.gamma_s:.2f} µs a "
+                    f"token, a draft pass {1e3 * draft.delta_s:.3f} ms and {1e6 * draft.gamma_s:.2f} µs a token"
+                )
             self._fresh = (costs, seat)
         except Exception as error:
             self._fresh = error
@@ -290,22 +299,17 @@ class Chooser:
         if isinstance(fresh, Exception):
             self.stop(f"no costs could be learnt: {_said(fresh)}")
             return
-        first, (self._costs, self._seat) = self._seat is None, fresh
-        gone = {id for outcome in self._history for id in outcome.ids} - self._live
-        self._seat.finished(gone)
-        if first:
-            draft, target = self._costs.setup.draft, self._costs.setup.target
-            self.say(
-                f"costs are learnt: a target pass {1e3 * target.delta_s:.3f} ms and {1e6 * target.gamma_s:.2f} µs a token, "
-                f"a draft pass {1e3 * draft.delta_s:.3f} ms and {1e6 * draft.gamma_s:.2f} µs a token"
-            )
+        self._costs, self._seat = fresh
+        self._seat.finished({id for outcome in self._history for id in outcome.ids} - self._live)
 
     def _observe(self, step: Step) -> None:
         try:
             draft_s, verify_s = self._costs.split(step) if self._costs else (0.0, step.took)
-            outcome = Observed(
-                step.ids, step.drafted, step.accepted, step.verified, draft_s, verify_s, max(step.drafted, default=0)
-            )
+            # A request that ended while the step was in flight is forgotten, and must not be met again.
+            live = [at for at, id in enumerate(step.ids) if id in self._live]
+            columns = (step.ids, step.drafted, step.accepted, step.verified)
+            ids, drafted, accepted, verified = ([column[at] for at in live] for column in columns)
+            outcome = Observed(ids, drafted, accepted, verified, draft_s, verify_s, step.passes)
             self._history.append(outcome)
             if self._seat is not None:
                 self._seat.observe(outcome)

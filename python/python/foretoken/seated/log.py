@@ -60,7 +60,7 @@ class Log:
     def _write(self, header: dict[str, Any]) -> None:
         try:
             with open(self.path, "a", encoding="utf-8") as file:
-                if file.tell() and not _ends_a_line(self.path):
+                if _cut_off(self.path):
                     file.write("\n")
                 file.write(json.dumps(header) + "\n")
                 file.flush()
@@ -87,8 +87,10 @@ class Log:
                 flushed = time.monotonic()
 
 
-def _ends_a_line(path: Path) -> bool:
-    """Whether a file that a kill may have cut off ends with a whole line."""
+def _cut_off(path: Path) -> bool:
+    """Whether a kill left a part of a line at the end of the file."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
     with open(path, "rb") as file:
         file.seek(-1, 2)
-        return file.read(1) == b"\n"
+        return file.read(1) != b"\n"

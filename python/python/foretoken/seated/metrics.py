@@ -61,6 +61,15 @@ class Histogram:
         return [*lines, f"{self.name}_sum {self.sum:.10g}", f"{self.name}_count {so_far}"]
 
 
+class Server(ThreadingHTTPServer):
+    """Answers scrapes. One that breaks off is no line of the engine's log."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: the scraper sees it."""
+
+
 class Metrics:
     """All metrics of a seat.
 
@@ -81,7 +90,7 @@ class Metrics:
         self.gain = Gauge(
             "foretoken_estimated_gain_ratio", "Tokens a second at the policy's lengths, as a share of the engine's own."
         )
-        self._server: ThreadingHTTPServer | None = None
+        self._server: Server | None = None
 
     def text(self) -> str:
         """All metrics as Prometheus reads them."""
@@ -94,11 +103,10 @@ class Metrics:
     def serve(self, port: int, say: Callable[[str], None]) -> int:
         """Answers scrapes at a port from a thread of its own. Returns the port; 0 if it cannot be used."""
         try:
-            self._server = ThreadingHTTPServer(("", port), _handler(self.text))
+            self._server = Server(("", port), _handler(self.text))
         except (OSError, OverflowError) as error:
             say(f"no metrics: port {port} cannot be used ({error})")
             return 0
-        self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, name="foretoken-metrics", daemon=True).start()
         return int(self._server.server_address[1])
 

@@ -228,14 +228,14 @@ def take(scheduler: Any) -> Desk | None:
 def _engine(scheduler: Any, version: str, act: bool) -> Engine:
     config = scheduler.vllm_config
     spec, limits, cache = config.speculative_config, config.scheduler_config, config.cache_config
-    most = int(scheduler.num_spec_tokens)
+    most, names = int(scheduler.num_spec_tokens), config.model_config.served_model_name
     drafting = "parallel" if fit.parallel(config) else "autoregressive"
     setup = {"max_num_seqs": limits.max_num_seqs, "max_num_batched_tokens": limits.max_num_batched_tokens}
     settings = {
         "num_speculative_tokens": most,
         "table": table.theirs(spec),
         "method": spec.method if spec is not None else None,
-        "model": config.model_config.model,
+        "model": str(names[0] if isinstance(names, list) else names or config.model_config.model),
         "max_num_seqs": limits.max_num_seqs,
         "max_num_batched_tokens": limits.max_num_batched_tokens,
         "block_size": scheduler.block_size,

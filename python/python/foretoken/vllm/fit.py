@@ -38,7 +38,7 @@ def unfit(config: Any, runner_v2: bool) -> str | None:
 
 
 def lengths(config: Any, act: bool) -> tuple[int, ...]:
-    """The draft lengths that a step may get: all, but where full graphs are captured those of the table alone."""
+    """The draft lengths that a step may get: all, or the lengths in the table where full graphs are captured."""
     spec = config.speculative_config
     most = spec.num_speculative_tokens if spec is not None else 0
     graphs = config.compilation_config.cudagraph_mode

@@ -67,7 +67,7 @@ pub fn acting(folder: &Path, interrupt: &AtomicBool) -> Result<Acting> {
     let mut gains = Vec::new();
     for load in ask.loads() {
         let mut plan = ask.plan(&load)?;
-        let mut costs = |plan: &Plan, spec: &PolicySpec| {
+        let costs = |plan: &Plan, spec: &PolicySpec| {
             let of = evaluate(plan, std::slice::from_ref(spec), ask.objective, ask.known.as_ref(), interrupt)?;
             Ok::<_, Box<Problem>>(of.into_iter().flat_map(|candidate| candidate.costs).collect::<Vec<_>>())
         };
