@@ -155,7 +155,7 @@ class Desk:
         """The share of KV that running requests hold."""
         scheduler = self.scheduler
         unused = scheduler.token_to_kv_pool_allocator.available_size() + scheduler.tree_cache.evictable_size()
-        return 1.0 - min(unused / scheduler.max_total_num_tokens, 1.0)
+        return 1.0 - min(float(unused / scheduler.max_total_num_tokens), 1.0)
 
     def _view(self, pending: Pending) -> View:
         """What is certain of the requests: each result that SGLang has not yet taken gives one token at least."""
