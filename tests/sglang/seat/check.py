@@ -58,9 +58,9 @@ def draw(seed: int) -> Workload:
     return work
 
 
-# Faults that leave the policy its place, and faults at which none is taken. At all others SGLang's own lengths are used.
+# Faults that leave the policy its place, and faults at which none is taken. At all others SGLang's lengths are used.
 HARMLESS, EMPTY = ("disk", "folder", "port"), ("broken", "unborn", "version")
-# Faults that show after the policy has chosen a length: their workloads run in shadow mode, else no length would be equal.
+# Faults that show after the policy has chosen a length: their workloads run in shadow mode, else lengths would differ.
 LATE = ("ended", "gave", "gives", "observe", *HARMLESS)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from foretoken.sglang.desk import Desk, take
 
-# The adaptive parameters that were made last: those of the scheduler that is being made.
+# The adaptive parameters that were made last, for the scheduler that is being made.
 _made: list[Any] = []
 
 ADAPTIVE = "sglang.srt.speculative.adaptive_spec_params.AdaptiveSpeculativeParams"
