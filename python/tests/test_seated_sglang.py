@@ -310,6 +310,7 @@ def test_an_error_in_the_books_ends_the_policys_part(sglang, monkeypatch, method
     requests = serve(scheduler)
     assert "division" in scheduler.foretoken_desk.chooser.off and scheduler.lengths[-1] in (3, 1, 0)
     assert all(request.finished() for request in requests)
+    assert not scheduler.foretoken_desk._ids and not scheduler.foretoken_desk._pending
     if method in ("began", "launches", "choose", "launched"):
         assert set(scheduler.lengths) == {3}
 

@@ -242,8 +242,10 @@ def batch(mode: str, seeds: range) -> Counter:
             raise AssertionError(f"workload {seed} differs at event {at}: {plain[seed]['events'][at]} is {events[at]}")
         if mode in EMPTY:
             expected = seat is None
+        elif mode == "observe":  # a policy that cannot learn is still asked
+            expected = seat is not None and bool(seat["fallbacks"])
         elif mode in FAULTS and mode not in HARMLESS:
-            expected = seat is not None and bool(seat["off"]) and bool(seat["fallbacks"])
+            expected = seat is not None and bool(seat["off"]) and bool(seat["fallbacks"]) and not seat["left"]
         else:
             expected = seat is not None and not seat["off"] and not seat["fallbacks"]
         if not expected:

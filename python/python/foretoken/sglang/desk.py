@@ -6,8 +6,9 @@ import logging
 import os
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from foretoken.errors import BadInput
 from foretoken.seat import View
@@ -15,6 +16,8 @@ from foretoken.seated.chooser import Chooser, Engine
 from foretoken.seated.settings import Settings
 from foretoken.seated.step import Choice, Step
 from foretoken.sglang import fit
+
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class Pending:
 
 
 class Desk:
-    """What the hooks call. Its methods may raise; the hooks guard them."""
+    """What the hooks call, through ``safely``: the other methods may raise."""
 
     def __init__(self, scheduler: Any, adaptive: Any, chooser: Chooser) -> None:
         self.scheduler, self.adaptive, self.chooser = scheduler, adaptive, chooser
@@ -39,6 +42,19 @@ class Desk:
         self._pending: deque[Pending] = deque()
         self._ids: dict[str, int] = {}
         self._made = 0
+        self._over = False
+
+    def safely(self, what: str, call: Callable[..., Found], *args: Any) -> Found | None:
+        """Calls a part of the books. One that raises ends them: nothing is asked, noted or kept from then on."""
+        found, whole = None, self._over
+        if not self._over:
+            with self.chooser.guard(what):
+                found, whole = call(*args), True
+        if not whole:
+            self._over, self._launching = True, None
+            self._ids.clear()
+            self._pending.clear()
+        return found
 
     @property
     def acts(self) -> bool:

@@ -1,4 +1,4 @@
-"""The hooks in SGLang's scheduler and in its adaptive parameters. They only call the desk, behind a guard.
+"""The hooks in SGLang's scheduler and in its adaptive parameters. They only call the desk, behind its guard.
 
 Each hook gets SGLang's own function first, and calls it once, whatever the desk does.
 """
@@ -60,10 +60,7 @@ def begin(own: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) ->
 
 def get_steps_for_batch(own: Callable[..., int], params: Any, batch_size: int) -> int:
     theirs, desk = own(params, batch_size), desk_of(params)
-    length = None
-    if desk is not None:
-        with desk.chooser.guard("get_steps_for_batch"):
-            length = desk.choose(batch_size, theirs)
+    length = None if desk is None else desk.safely("get_steps_for_batch", desk.choose, batch_size, theirs)
     return theirs if length is None else length
 
 
@@ -77,16 +74,14 @@ def on_verify_complete(own: Callable[..., int | None], params: Any, counts: list
 def add_request(own: Callable[..., Any], scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
     desk = desk_of(scheduler)
     if desk is not None:
-        with desk.chooser.guard("add_request"):
-            desk.began(request)
+        desk.safely("add_request", desk.began, request)
     return own(scheduler, request, *args, **kwargs)
 
 
 def send_abort_output(own: Callable[..., Any], scheduler: Any, message: Any, request: Any) -> Any:
     desk = desk_of(scheduler)
     if desk is not None:
-        with desk.chooser.guard("abort"):
-            desk.ended(request, "abort")
+        desk.safely("abort", desk.ended, request, "abort")
     return own(scheduler, message, request)
 
 
@@ -94,11 +89,9 @@ def run_batch(own: Callable[..., Any], scheduler: Any, batch: Any, *args: Any, *
     desk = desk_of(scheduler)
     if desk is None:
         return own(scheduler, batch, *args, **kwargs)
-    with desk.chooser.guard("run_batch"):
-        desk.launches(batch)
+    desk.safely("run_batch", desk.launches, batch)
     result = own(scheduler, batch, *args, **kwargs)
-    with desk.chooser.guard("run_batch"):
-        desk.launched(result)
+    desk.safely("run_batch", desk.launched, result)
     return result
 
 
@@ -106,11 +99,7 @@ def process_batch_result(own: Callable[..., Any], scheduler: Any, batch: Any, re
     desk = desk_of(scheduler)
     if desk is None:
         return own(scheduler, batch, result, *args, **kwargs)
-    taken = None
-    with desk.chooser.guard("process_batch_result"):
-        taken = desk.gives(result)
+    taken = desk.safely("process_batch_result", desk.gives, result)
     returned = own(scheduler, batch, result, *args, **kwargs)
-    now = time.monotonic()
-    with desk.chooser.guard("process_batch_result"):
-        desk.gave(taken, result, now)
+    desk.safely("process_batch_result", desk.gave, taken, result, time.monotonic())
     return returned
