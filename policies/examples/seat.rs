@@ -5,63 +5,20 @@
 //! The steps have vLLM's order: the engine verifies the draft tokens that its requests hold, then it asks for the draft
 //! tokens that the next step verifies.
 
-use foretoken_policies::{Belief, PassTimes, PolicyContext, PolicySpec};
+use foretoken_policies::PolicySpec;
+use foretoken_policies::seat::{Seat, Setup};
 use foretoken_sim::scripted::Scripted;
-use foretoken_sim::{
-    BatchView, Categories, ChunkTotals, Coefficients, ContextReads, DraftAt, Drafting, Drafts, PassShape, RequestId,
-    SpecPolicy, Speculation, StepOutcome, Time,
-};
+use foretoken_sim::{BatchView, Categories, ChunkTotals, Drafts, RequestId, SpecPolicy, StepOutcome, Time};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io::{BufRead, Write};
 
 /// The first line of standard input: the policy, and what the engine knows before its first step.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Setup {
+struct First {
     policy: PolicySpec,
-    /// The most draft tokens of a request in a step.
-    max_draft_len: u32,
-    max_num_seqs: u32,
-    max_num_batched_tokens: u32,
-    /// The draft model's pass times.
-    draft: Passes,
-    /// The target model's pass times.
-    target: Passes,
-}
-
-/// The pass times of one model.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Passes {
-    /// Entry n: seconds of a pass over n tokens without context. Passes over more tokens take the time of the last
-    /// entry.
-    by_tokens_s: Vec<f64>,
-    /// Coefficients of a linear pass time, in seconds: `alpha_s` for each token of context, `gamma_s` for each token of
-    /// the pass, and `delta_s` for the pass itself. Policies with a linear cost formula use all three. The times in
-    /// `by_tokens_s` are without context, so `alpha_s` is added to them for each token of context.
-    line: Coefficients,
-}
-
-impl Passes {
-    fn pass_s(&self, shape: PassShape) -> f64 {
-        let n = (shape.batched as usize).min(self.by_tokens_s.len() - 1);
-        self.by_tokens_s[n] + self.line.alpha_s * shape.context as f64
-    }
-}
-
-impl PassTimes for Setup {
-    fn draft_s(&self, shape: PassShape) -> f64 {
-        self.draft.pass_s(shape)
-    }
-
-    fn target_s(&self, shape: PassShape) -> f64 {
-        self.target.pass_s(shape)
-    }
-
-    fn context_reads(&self) -> ContextReads {
-        ContextReads::Once
-    }
+    #[serde(flatten)]
+    setup: Setup,
 }
 
 /// Each later line of standard input: a step of the engine whose target pass is over.
@@ -166,33 +123,13 @@ fn decide(policy: &mut Box<dyn SpecPolicy>, step: &Step, number: u64, max_draft_
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut lines = std::io::stdin().lock().lines();
-    let setup: Setup = serde_json::from_str(&lines.next().ok_or("the first line is missing")??)?;
-    let context = PolicyContext {
-        belief: Belief {
-            draft: setup.draft.line,
-            target: setup.target.line,
-            context_reads: ContextReads::Once,
-            drafting: Drafting::Autoregressive,
-        },
-        profile: &setup,
-        max_draft_len: setup.max_draft_len,
-        max_num_seqs: setup.max_num_seqs,
-        max_num_batched_tokens: setup.max_num_batched_tokens,
-        seed: 0,
-        staleness_steps: 0,
-        draft_at: DraftAt::StepEnd,
-        categories: &[],
-        told: None,
-        truths: None,
-        own_rates: None,
-    };
-    let Speculation::Policy(mut policy) = setup.policy.build(&context) else {
-        return Err("the policy drafts nothing, or needs the hidden truth".into());
-    };
+    let First { policy, setup } = serde_json::from_str(&lines.next().ok_or("the first line is missing")??)?;
+    let mut seat = Seat::with_confidences(&policy, &setup)?;
+    let policy = seat.policy();
     let mut held = Held::default();
     for (number, line) in (0..).zip(lines) {
         let step: Step = serde_json::from_str(&line?)?;
-        let fresh = decide(&mut policy, &step, number, setup.max_draft_len);
+        let fresh = decide(policy, &step, number, setup.max_draft_len);
         let (ids, accepted): (Vec<RequestId>, Vec<u32>) = step.accepted.iter().copied().unzip();
         let drafts = held.rows(&ids, setup.max_draft_len);
         policy.observe(&StepOutcome {

@@ -18,6 +18,7 @@ mod preset;
 mod registered;
 #[macro_use]
 pub mod registry;
+pub mod seat;
 mod stale;
 pub mod template;
 

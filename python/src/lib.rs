@@ -10,6 +10,7 @@ mod hooks;
 mod lending;
 mod outside;
 mod passes;
+mod seat;
 mod tree;
 mod views;
 mod work;
@@ -83,6 +84,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<views::Outcome>()?;
     module.add_class::<tree::Tree>()?;
     module.add_class::<passes::PassTimes>()?;
+    module.add_class::<seat::Seat>()?;
     module.add_class::<files::Profile>()?;
     module.add_function(wrap_pyfunction!(files::truth_table, module)?)
 }

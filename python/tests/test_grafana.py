@@ -1,9 +1,11 @@
-"""The dashboard in the documents is the one that its script makes, and asks for what vLLM and `serve` report."""
+"""The dashboard in the documents is the one that its script makes, and asks for what vLLM, `serve` and a seat report."""
 
 import importlib.util
 import json
 import pathlib
 import re
+
+from foretoken.seated.metrics import Metrics
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -25,3 +27,14 @@ def test_every_metric_is_one_of_vllms():
     assert len(asked) > 10
     for name in asked - {"vllm:inter_token_latency_seconds_bucket"}:
         assert re.search(rf"^{name}\b", reported, re.M), name
+
+
+def test_every_metric_of_a_seat_is_one_that_seats_have():
+    metrics = Metrics(4)
+    metrics.fallbacks.add(1, "slow")
+    metrics.gain.set(1.0)
+    queries = [t["expr"] for p in json.loads((ROOT / "docs/grafana.json").read_text())["panels"] for t in p["targets"]]
+    asked = {name for query in queries for name in re.findall(r"foretoken_\w+", query)}
+    assert len(asked) == 9
+    for name in asked:
+        assert re.search(rf"^{name}\b", metrics.text(), re.M), name

@@ -77,6 +77,10 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
             ),
             "raise engine.max_num_batched_tokens, or write engine.pad_admissions = false",
         ),
+        RejectReason::QueueFull => (
+            "engine.sglang.max_queued_requests requests waited already".to_owned(),
+            "raise engine.sglang.max_queued_requests, or lower the load",
+        ),
         RejectReason::OutgrewPool => (
             format!("prompt + output outgrow the KV pool of {usable_blocks} blocks{beside}"),
             "raise engine.num_gpu_blocks, or take shorter requests",

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every query of `docs/grafana.json` against a Prometheus that scrapes `foretoken serve`. Each must give a number.
+"""Runs every query of `docs/grafana.json` against a Prometheus that scrapes `foretoken serve`, and a seat's metrics that
+this script makes up. Each must give a number.
 
     apt-get install prometheus
     cargo build --release --features observe
@@ -9,6 +10,7 @@ Not a part of `.ci/run`, because it needs a package of 80 MB. CI holds the file 
 """
 
 import concurrent.futures
+import importlib.util
 import json
 import math
 import pathlib
@@ -51,14 +53,37 @@ def until(what, seconds=30):
     sys.exit("a server does not start")
 
 
+def seat():
+    """The metrics of a policy in vLLM's scheduler."""
+    spec = importlib.util.spec_from_file_location("metrics", ROOT / "python/python/foretoken/seated/metrics.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Metrics(4)
+
+
+def steps(metrics):
+    """Some steps of a seat, one without the policy."""
+    for length in (1, 3, 4):
+        metrics.used.observe(length)
+        metrics.theirs.observe(4)
+        metrics.accepted.add(length / 2)
+        metrics.expected.add(length / 2.1)
+        metrics.decisions.observe(2e-5)
+    metrics.gain.set(1.1)
+    metrics.fallbacks.add(1, "slow")
+
+
 def main(program):
     served, scraper = free_port(), free_port()
+    metrics = seat()
+    seated = metrics.serve(0, sys.exit)
     url = f"http://127.0.0.1:{served}"
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "prometheus.yml"
         config.write_text(
             "global: { scrape_interval: 1s }\n"
-            f"scrape_configs: [{{ job_name: vllm, static_configs: [{{ targets: ['127.0.0.1:{served}'] }}] }}]\n"
+            "scrape_configs: [{ job_name: vllm, static_configs: "
+            f"[{{ targets: ['127.0.0.1:{served}', '127.0.0.1:{seated}'] }}] }}]\n"
         )
         serve = subprocess.Popen([program, "serve", str(ROOT / "experiments/serve.toml"), "--port", str(served)])
         prometheus = subprocess.Popen(
@@ -72,6 +97,7 @@ def main(program):
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 number = 0
                 while time.time() - begin < 15:
+                    steps(metrics)
                     list(pool.map(lambda i: ask(url, i), range(number, number + 8)))
                     number += 8
                 # Ask while the last rates are still fresh.

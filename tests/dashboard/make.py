@@ -16,6 +16,15 @@ def quantile(q, histogram):
     return f"histogram_quantile({q}, {rate(histogram + '_bucket', ' by (le)')})"
 
 
+def seats(metric, by=""):
+    """The rate of a metric of a policy in vLLM's scheduler (`foretoken.vllm`), which has a port of its own."""
+    return f"sum{by}(rate(foretoken_{metric}{WINDOW}))"
+
+
+def mean(histogram):
+    return f"{seats(histogram + '_sum')} / {seats(histogram + '_count')}"
+
+
 DRAFTS, TOKENS, ACCEPTED = (
     rate(f"spec_decode_num_{name}_total") for name in ("drafts", "draft_tokens", "accepted_tokens")
 )
@@ -51,6 +60,18 @@ PANELS = [
     ("Preemptions a second", "", "none", "timeseries", 6, [(rate("num_preemptions_total"), "preemptions")]),
     ("Prompt tokens from the prefix cache", "", "percentunit", "timeseries", 6,
      [(f"{rate('prefix_cache_hits_total')} / {rate('prefix_cache_queries_total')}", "cached")]),
+    ("Draft length with a policy in the seat", "Mean over steps. In shadow mode vLLM's own length is used.",
+     "none", "timeseries", 12, [(mean("draft_length"), "used"), (mean("theirs_length"), "vLLM's own")]),
+    ("Gain that the seat estimates", "Tokens a second at the policy's lengths, as a share of vLLM's own. An estimate "
+     "from the seat's costs and acceptance, not a measurement.",
+     "percentunit", "timeseries", 12, [("avg(foretoken_estimated_gain_ratio)", "gain")]),
+    ("Does the seat expect what happens?", "Accepted draft tokens a second, and what the seat expected of them.",
+     "none", "timeseries", 12, [(seats("accepted_total"), "accepted"), (seats("expected_tokens_total"), "expected")]),
+    ("Time of a decision", "Of the policy in the seat.", "s", "timeseries", 6,
+     [(f"histogram_quantile({q}, {seats('decision_seconds_bucket', ' by (le)')})", f"p{round(q * 100)}")
+      for q in (0.5, 0.99)]),
+    ("Fallbacks a second", "Steps with vLLM's own length because the policy failed, by cause.", "none", "timeseries", 6,
+     [(f"{seats('fallbacks_total', ' by (why)')} or vector(0)", "{{why}}")]),
 ]
 # What `foretoken recommend` printed for this server. The defaults mark nothing.
 ADVICE = [("best_k", "Recommended K", "0"), ("break_even", "Break-even share of right drafts", "0"),

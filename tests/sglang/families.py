@@ -257,6 +257,15 @@ def eviction(rng: Random, settings: Settings, shape: Shape) -> None:
     shape.count, shape.shared, shape.turns, shape.outputs, shape.gap = (10, 20), 0.6, 0.5, (1, 30), 20000
 
 
+def evictions(rng: Random, settings: Settings, shape: Shape) -> None:
+    """The rarer rules of what goes."""
+    eviction(rng, settings, shape)
+    settings.radix_eviction_policy = rng.choice(("tlru", "tlru", "mru", "fifo", "filo"))
+    if settings.radix_eviction_policy == "tlru":
+        estimate = rng.choice((0, 0, 5, 20))
+        settings.radix_eviction_policy_config = {"threshold": estimate + rng.randint(1, 60), "next_prompt_estimate": estimate}
+
+
 def anything(rng: Random, settings: Settings, shape: Shape) -> None:
     """Every setting at once."""
     (tight if rng.random() < 0.5 else plain)(rng, settings, shape)
@@ -300,5 +309,6 @@ FAMILIES = {
     "many": many,
     "promised": promised,
     "eviction": eviction,
+    "evictions": evictions,
     "anything": anything,
 }

@@ -27,6 +27,7 @@ class Settings:
     schedule_conservativeness: float = 1.0
     disable_radix_cache: bool = False
     radix_eviction_policy: str = "lru"
+    radix_eviction_policy_config: dict | None = None
     retraction_policy: str = "length"
     enable_priority_scheduling: bool = False
     disable_priority_preemption: bool = False

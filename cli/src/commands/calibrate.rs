@@ -12,8 +12,10 @@ use foretoken_servers::calibrate::calibration::Calibration;
 use foretoken_servers::calibrate::foreign::{self, Foreign};
 use foretoken_servers::calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_servers::calibrate::scheduling::Schedules;
+use foretoken_servers::calibrate::recommend::acting;
 use foretoken_servers::calibrate::source;
 use foretoken_servers::calibrate::table::{Base, ResultFile, Results, TableCalibration};
+use foretoken_servers::recordings::seat_log::is_seat_log;
 use foretoken_sim::MAX_SPEC_LEN;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 pub const EXAMPLES: &str = "Examples:
   foretoken calibrate results/k0 results/k3 -o calibrated
   foretoken calibrate results/k0 results/k3 sglang-request-metrics-2026112214.log -o calibrated
+  foretoken calibrate seat.jsonl -o calibrated
   foretoken calibrate forward-pass-metrics.msgpack --draft-length 3 -o calibrated
   foretoken run calibrated/experiment.toml
   foretoken calibrate experiments/validation/gh200/grid.csv --experiment experiments/validation/gh200/server.toml -o gh200
@@ -29,7 +32,7 @@ pub const EXAMPLES: &str = "Examples:
   foretoken calibrate results/live-cpu-1a2b3c4d -o calibrated
   foretoken validate results/live-cpu-5e6f7a8b --profile calibrated/profile.toml
 
-Reads results folders of `observe`, recordings, vllm bench forward and vllm bench serve (--save-detailed), SGLang's forward-pass metrics, request
+Reads results folders of `observe`, recordings, logs of a policy in an engine's seat (FORETOKEN_LOG), vllm bench forward and vllm bench serve (--save-detailed), SGLang's forward-pass metrics, request
 metrics, bench_serving (--output-details) and DSpark records. Observe plain decoding and one draft length at least, in closed loops of several
 sizes: from one length alone drafting and verification cannot be told apart, and the calibration predicts that length alone.
 Reads a table of measured cells, too, by itself: a CSV file with the columns clients (or rate), k, input, output, and of tok_s, ttft_ms, tpot_ms,
@@ -107,7 +110,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     let calibration = Calibration::of(sources, foreign)?;
     calibration.write(&args.output, args.overwrite)?;
     match args.format {
-        Format::Table => print(&in_words(&calibration))?,
+        Format::Table => print(&(in_words(&calibration) + &acted(&calibration, &args.output)?))?,
         Format::Json => print(&(read(&args.output.join(FOUND))? + "\n"))?,
     }
     calibration.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
@@ -190,11 +193,20 @@ fn finish(args: &CalibrateArgs, found: &TableCalibration) -> Result<()> {
 /// as `vllm bench serve`. A path that does not exist counts as Foretoken's, because then the error of Foretoken's
 /// reader names the path.
 fn is_ours(path: &Path) -> bool {
-    path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
+    path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs") || is_seat_log(path)
 }
 
 fn read(path: &Path) -> Result<String> {
     fs_err::read_to_string(path).map_err(|e| Problem::failed(e.to_string()))
+}
+
+/// What acting by the policy in the seat would bring, by simulations; empty if no run was logged by a seat.
+fn acted(calibration: &Calibration, folder: &Path) -> Result<String> {
+    if calibration.seat().is_none() {
+        return Ok(String::new());
+    }
+    let _watch = work().interrupt.watch();
+    Ok(acting(folder, work().interrupt.flag())?.in_words())
 }
 
 fn in_words(c: &Calibration) -> String {
@@ -239,6 +251,7 @@ fn in_words(c: &Calibration) -> String {
     }
     Schedules::summary(&c.schedules).into_iter().for_each(&mut line);
     c.verdict.iter().for_each(|v| line(v.in_words()));
+    c.seat().iter().for_each(|seat| line(format!("in the seat             {}", seat.in_words())));
     if let Some(a) = &c.acceptance {
         let rates: Vec<String> =
             a.positions.iter().take_while(|p| !p.extrapolated).map(|p| format!("{:.3}", p.rate)).collect();

@@ -2,8 +2,8 @@
 
 Run experiments (:func:`run`), read their results (:class:`Results`), write policies (:class:`Policy`), search the
 highest rate of requests that each policy sustains (:func:`capacity`) and the fewest GPUs of a fleet (:func:`fleet`),
-advise a real server (:func:`ask`, :func:`observe`, :func:`calibrate`, :func:`recommend`), and sweep on a cluster
-(``import foretoken.ray``).
+advise a real server (:func:`ask`, :func:`observe`, :func:`calibrate`, :func:`recommend`), let a policy choose the draft
+lengths of an engine (:class:`Seat`), and sweep on a cluster (``import foretoken.ray``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from foretoken.experiment import ForetokenWarning, capacity, decide, fleet, merg
 from foretoken.files import Profile, TruthTable
 from foretoken.policy import Beam, Belief, Coefficients, Context, Expansion, Limit, PassTimes, Policy
 from foretoken.results import Capacity, Fleet, Results
+from foretoken.seat import Observed, Seat, Setup, View
 from foretoken.server import Answer, ask, calibrate, observe, recommend
 
 __all__ = [
@@ -36,13 +37,17 @@ __all__ = [
     "Expansion",
     "ForetokenWarning",
     "Limit",
+    "Observed",
     "Outcome",
     "PassTimes",
     "Policy",
     "Profile",
     "Results",
+    "Seat",
+    "Setup",
     "Tree",
     "TruthTable",
+    "View",
     "__version__",
     "ask",
     "calibrate",

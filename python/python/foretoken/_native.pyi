@@ -115,6 +115,36 @@ class PassTimes:
     def draft_s(self, batched: int, context: int = 0, pairs: int = 0) -> float: ...
     def target_s(self, batched: int, context: int = 0, pairs: int = 0) -> float: ...
 
+class Seat:
+    def __init__(self, name: str, policy: str, setup: str) -> None: ...
+    def limits(self) -> tuple[int, int]: ...
+    def ids_may_return(self) -> bool: ...
+    def drafts_for_next(self) -> bool: ...
+    def choose(
+        self,
+        ids: list[int],
+        context: list[int],
+        emitted: list[int],
+        limit: list[int],
+        draft_gap: list[int],
+        slo_tpot_s: list[float],
+        prefill: tuple[int, int, int, int],
+        draft_prefill: tuple[int, int, int, int],
+        always_extend: bool,
+        load: tuple[int, int],
+        clock: tuple[float, int],
+    ) -> list[int]: ...
+    def observe(
+        self,
+        ids: list[int],
+        drafted: list[int],
+        verified: list[int],
+        accepted: list[int],
+        passes: int,
+        times: tuple[float, float],
+    ) -> None: ...
+    def request_finished(self, id: int) -> None: ...
+
 class Profile:
     def __init__(self, path: PathLike[str]) -> None: ...
     def pass_s(self, model: str, batched: int, context: int, pairs: int) -> float: ...

@@ -9,6 +9,7 @@ use crate::calibrate::one_server::Server;
 use crate::calibrate::unknown_costs::CostFactors;
 use crate::calibrate::verdict::Verdict;
 use crate::compare::server_runs::Misfit;
+use crate::recordings::seat_log::Seated;
 use foretoken_profiler::Calibrated;
 use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_run::cells::Lock;
@@ -72,6 +73,9 @@ pub struct Found<'a> {
     pub costs: &'a [CostFactors],
     /// Warnings for the user, one sentence each, such as what the observed data does not show.
     pub warnings: &'a [String],
+    /// What the policy in the engine's seat did; `None` if no run was logged by a seat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seat: Option<&'a Seated>,
 }
 
 /// A file from which a calibration was made, such as the recording of an observed run, a file of vLLM or SGLang, or a
@@ -144,6 +148,8 @@ struct FoundBack {
     costs: Vec<CostFactors>,
     #[serde(default)]
     verdict: Option<Verdict>,
+    #[serde(default)]
+    seat: Option<Seated>,
 }
 
 impl FoundBack {
@@ -207,6 +213,8 @@ pub struct Known {
     pub costs: Vec<CostFactors>,
     /// The verdict on the fitted costs: whether they may be trusted; `None` if there are no costs.
     pub verdict: Option<Verdict>,
+    /// What the policy in the engine's seat did; `None` if no run was logged by a seat.
+    pub seat: Option<Seated>,
 }
 
 impl Known {
@@ -227,6 +235,7 @@ impl Known {
             acceptance: found.acceptance,
             costs: found.costs,
             verdict: found.verdict,
+            seat: found.seat,
         })
     }
 

@@ -6,6 +6,7 @@ use crate::recordings::findings::findings;
 use crate::recordings::recording::{Recording, read_recording};
 use crate::recordings::request::Answer;
 use crate::recordings::run::ObservedRun;
+use crate::recordings::seat_log::{SeatLog, Seated, is_seat_log, read_seat_log};
 use foretoken_run::cells::{Manifest, RECORDINGS};
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::experiment::Experiment;
@@ -33,20 +34,28 @@ pub struct Source {
     /// The experiment of the run's results folder, with the load, the priorities and the policy. `None` if the folder
     /// has no experiment.
     pub stated: Option<Experiment>,
+    /// What the policy in the engine's seat did, if the run was logged by a seat.
+    pub seat: Option<Seated>,
 }
 
 impl Source {
-    /// Reads an observed run from its recording.
+    /// Reads an observed run from its recording, or from the log of a seat.
     pub fn open(path: &Path) -> Result<Source> {
         let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
-        let recording = read_recording(path).map_err(unread)?;
+        let (recording, seat, logged) = match is_seat_log(path) {
+            true => {
+                let SeatLog { recording, seat, engine } = read_seat_log(path).map_err(unread)?;
+                (recording, Some(seat), Some(engine))
+            }
+            false => (read_recording(path).map_err(unread)?, None, None),
+        };
         let run = ObservedRun::of(&recording);
         let findings = findings(&recording, &run);
         let k = draft_length(&run);
         let digest = blake3::hash(&bytes).to_hex().to_string();
-        let stated = stated(path);
-        let engine = stated.as_ref().map(|experiment| experiment.engine.clone());
-        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
+        let stated = stated(path).filter(|_| seat.is_none());
+        let engine = logged.or_else(|| stated.as_ref().map(|experiment| experiment.engine.clone()));
+        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated, seat })
     }
 
     /// The run's name in tables. If the recording lies in a results folder, the name is the folder's name, followed by

@@ -8,6 +8,7 @@ use crate::calibrate::kept::{
 use crate::calibrate::loads::TRACES;
 use crate::calibrate::one_server::{self, Server};
 use crate::calibrate::page;
+use crate::recordings::seat_log::Seated;
 use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
@@ -80,6 +81,12 @@ impl Calibration {
         self.acceptance.as_ref()?.speculation_profile(method, server.as_ref().map(|s| s.model.as_str()))
     }
 
+    /// What the policy in the engine's seat did, by the log of the seat that was started last.
+    pub fn seat(&self) -> Option<&Seated> {
+        let logs = self.sources.iter().filter(|source| source.seat.is_some());
+        logs.max_by_key(|source| source.recording.head.started_unix_us).and_then(|source| source.seat.as_ref())
+    }
+
     /// The content of `calibration.json`, with a seal that shows whether the file was edited.
     fn found(&self) -> String {
         let loads = self.loads();
@@ -97,6 +104,7 @@ impl Calibration {
             acceptance: self.acceptance.as_ref().map_or(&[], |a| &a.positions),
             costs: &[],
             warnings: &self.warnings,
+            seat: self.seat(),
         };
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises"))
     }

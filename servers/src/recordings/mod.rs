@@ -13,6 +13,7 @@ pub mod request;
 pub mod run;
 pub mod says;
 pub mod stated;
+pub mod seat_log;
 pub mod step_log;
 pub mod steps;
 mod unread;

@@ -29,12 +29,18 @@ pub enum EvictionPolicy {
     /// The one that was used least recently.
     #[default]
     Lru,
+    /// The one that was used most recently.
+    Mru,
     /// The one that the fewest requests put in.
     Lfu,
     /// One that only one request put in, before all others.
     Slru,
+    /// One of the last `tlru_tail` tokens of a conversation, before all others.
+    Tlru,
     /// The oldest one.
     Fifo,
+    /// The newest one.
+    Filo,
     /// The one of the least priority.
     Priority,
 }
@@ -69,6 +75,10 @@ pub struct SglangSettings {
     /// Most prompts of a step (`--prefill-max-requests`), at least 1. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill_max_requests: Option<u32>,
+    /// Most requests that wait, at least 1 (`--max-queued-requests`). A request more is rejected; with
+    /// `scheduling_policy = "priority"` the least urgent one is, also if it waited before. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_queued_requests: Option<u32>,
     /// Decode steps that must come between two steps with prompts (`--prefill-decode-interval`).
     pub prefill_decode_interval: u32,
     /// From how many running requests on `prefill_decode_interval` acts.
@@ -81,6 +91,9 @@ pub struct SglangSettings {
     pub priority_scheduling_preemption_threshold: i32,
     /// Which cached prefix goes first when memory is short (`--radix-eviction-policy`).
     pub radix_eviction_policy: EvictionPolicy,
+    /// With `radix_eviction_policy = "tlru"`: how many tokens at the end of a conversation need not be cached, at least
+    /// 1 (in `--radix-eviction-policy-config`, `threshold` − `next_prompt_estimate`).
+    pub tlru_tail: u32,
     /// Which request loses its KV first when memory is short (`--retraction-policy`).
     pub retraction_policy: RetractionPolicy,
     /// With `scheduling_policy = "priority"`: whether running requests are never evicted.
@@ -104,11 +117,13 @@ impl Default for SglangSettings {
             schedule_policy: QueueOrder::Fcfs,
             schedule_conservativeness: 1.0,
             prefill_max_requests: None,
+            max_queued_requests: None,
             prefill_decode_interval: 0,
             prefill_decode_interval_min_bs: 0,
             scheduler_recv_interval: 1,
             priority_scheduling_preemption_threshold: 10,
             radix_eviction_policy: EvictionPolicy::Lru,
+            tlru_tail: 1024,
             retraction_policy: RetractionPolicy::Length,
             disable_priority_preemption: false,
             speculative_max_running_requests: None,
@@ -134,6 +149,12 @@ pub(super) fn sglang_settings(_: &'static str, s: &SglangSettings) -> Result<(),
     }
     if s.prefill_max_requests == Some(0) {
         return refuse("sglang.prefill_max_requests", "must be at least 1");
+    }
+    if s.tlru_tail == 0 {
+        return refuse("sglang.tlru_tail", "must be at least 1");
+    }
+    if s.max_queued_requests == Some(0) {
+        return refuse("sglang.max_queued_requests", "must be at least 1");
     }
     if s.speculative_max_running_requests == Some(0) {
         return refuse("sglang.speculative_max_running_requests", "must be at least 1");

@@ -332,6 +332,13 @@ impl Collector {
         self.tell(id);
     }
 
+    /// Records that a request ended without an output for its client.
+    pub(super) fn end_with_nothing(&mut self, r: &RunningRequest, number: RequestId, now: Time, reason: RejectReason) {
+        self.left(r);
+        self.emissions.ended(r.id);
+        self.reject((r.id, number), now, reason);
+    }
+
     fn tell(&mut self, id: RequestId) {
         if let Some(patience) = &mut self.patience {
             patience.ended(&self.records, id);

@@ -138,7 +138,7 @@ impl RunningRequest {
     }
 }
 
-/// Why a request can never run to its end.
+/// Why a request does not run to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectReason {
@@ -153,6 +153,8 @@ pub enum RejectReason {
     /// No step can begin the request: it has one token left to compute and gets padding tokens in place of draft
     /// tokens, and the padding does not fit into the token budget of a step.
     NoStepFits,
+    /// As many requests waited as may wait.
+    QueueFull,
     /// Prompt and output became larger than the KV pool.
     OutgrewPool,
     /// Prompt and output became larger than the draft model's own KV pool.

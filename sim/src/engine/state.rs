@@ -153,9 +153,10 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         for r in &self.scheduler.result().finished {
-            match r.hands_over {
-                true => self.out.hand_over(r, end),
-                false => self.out.finish(r, end, self.executor.spent(end)),
+            match self.scheduler.gets_nothing(r.id) {
+                Some(reason) => self.out.end_with_nothing(r, self.scheduler.workload().number(r.id), end, reason),
+                None if r.hands_over => self.out.hand_over(r, end),
+                None => self.out.finish(r, end, self.executor.spent(end)),
             }
             self.executor.end(r.id);
             self.pipeline.ended(r.id);

@@ -14,7 +14,7 @@ use super::state::{Engine, Watch};
 use crate::config::{DeliverAt, DraftAt};
 use crate::executor::{Executor, Moment, StepPlan};
 use crate::latency::ContextReads;
-use crate::policy::ChunkTotals;
+use crate::policy::{ChunkTotals, DraftShape};
 use crate::shape;
 use crate::time::Time;
 
@@ -157,7 +157,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     fn draft_next(&mut self, step: &mut InFlight) -> Result<(), E::Error> {
         let rules = self.scheduler.rules();
         let (passes, most, longest) = (rules.draft_passes, rules.num_speculative_tokens, rules.drafts_until);
-        let (one_length, loses_drafts) = (rules.one_length, rules.loses_drafts);
+        let (one_plan, one_length, loses_drafts) = (rules.one_plan, rules.one_length, rules.loses_drafts);
         let sampled_at = step.ready;
         let output = self.scheduler.output();
         let asked = if output.skip_drafts { 0 } else { output.num_spec_tokens_to_schedule };
@@ -172,6 +172,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let on_device = device.view(&batch);
         self.drafter.propose(&mut self.executor, &batch, &on_device, &mut fresh.plan, &mut fresh.drafts);
         let (_, depth) = clamp(batch.limit, &mut fresh.plan, &mut fresh.drafts);
+        if one_plan && fresh.plan.shape == DraftShape::Chain {
+            fresh.plan.draft_len.fill(depth);
+        }
         let k = if batch.is_empty() { asked } else { depth };
         let mut slots = k;
         if fits {

@@ -29,7 +29,7 @@ impl Scheduler<'_> {
                 num_waiting: self.num_waiting() as u32,
             },
             padded: false,
-            one_length: self.rules().sglang.is_some() && self.rules().one_length,
+            one_length: self.rules().one_plan,
             chunks: &out.chunks,
             block_tables: self.kv_cache_manager().tables(),
         }

@@ -3,7 +3,9 @@
 
 use crate::vllm::draws::draw;
 use foretoken_sim::acceptance::RankLaw;
-use foretoken_sim::engine::{Drafter, Engine, Hooks, Lengths, Rules, Scheduler, SpecDecode, SpeculativeConfig, Watch};
+use foretoken_sim::engine::{
+    Drafter, Engine, Hooks, Lengths, RejectReason, Rules, Scheduler, SpecDecode, SpeculativeConfig, Watch,
+};
 use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::{DecisionTime, Executor};
 use foretoken_sim::{
@@ -18,33 +20,13 @@ use std::sync::atomic::AtomicBool;
 mod recording;
 mod tally;
 
-use recording::{config, drafts_of_batches, events, list, number, order, us, workload};
+use recording::{config, drafts_of_batches, events, number, order, us, workload};
 pub use tally::{Replayed, replay_all};
 
 /// Microseconds of a pass, of a token in it and of a request in it, as in `tests/sglang/device.py`.
 const PASS: u64 = 3000;
 const TOKEN: u64 = 10;
 const REQUEST: u64 = 50;
-
-/// Why a recording is not replayed: a part of SGLang that is not built.
-pub fn unbuilt(line: &Value) -> Option<&'static str> {
-    let s = &line["settings"];
-    match () {
-        () if !s["max_queued_requests"].is_null() => Some("a bound of the queue"),
-        () if list(&line["requests"]).iter().any(|r| leaves_no_room(line, r)) => Some("a prompt that fills the memory"),
-        () if list(&line["events"]).iter().any(|e| e["is"] == "stuck") => Some("a request at which SGLang hangs"),
-        () if line["family"] == "refused" => Some("a refused prompt, which SGLang runs as one token"),
-        () => None,
-    }
-}
-
-/// Whether a prompt leaves no room for an output token: SGLang computes it, and its client gets nothing.
-fn leaves_no_room(line: &Value, request: &Value) -> bool {
-    let (page, tokens) = (number(&line["derived"]["page_size"]), number(&line["derived"]["kv_tokens"]));
-    let prompt: i64 = list(&request["prompt"]).iter().map(|run| number(&run[1])).sum();
-    let pages = (prompt + page - 1) / page * page;
-    tokens - pages - page - 1 <= 0 || number(&line["derived"]["max_req_len"]) - prompt - 1 <= 0
-}
 
 /// Replays a recorded workload. Returns the number of events.
 ///
@@ -95,6 +77,9 @@ pub fn replay(line: &Value) -> Result<usize, String> {
             engine.finish().watch.ours
         }
     };
+    // Where SGLang's loop hangs, our engine rejects a request and goes on.
+    let until = ours.iter().position(|e| e == "stuck").filter(|_| theirs.last().is_some_and(|e| e == "stuck"));
+    let ours = &ours[..until.map_or(ours.len(), |at| at + 1)];
     let count = theirs.len().max(ours.len());
     for at in 0..count {
         let (their, our) = (theirs.get(at), ours.get(at));
@@ -125,7 +110,10 @@ impl Watch for Watcher {
                 None => json!({"loses": id}),
             });
         }
-        self.ours.extend(events.aborted.iter().map(|id| json!({"aborts": id})));
+        self.ours.extend(events.aborted.iter().map(|(id, _)| json!({"aborts": id})));
+        if scheduler.output().rejected.iter().any(|r| r.ran.is_none() && r.reason == RejectReason::PromptOverPool) {
+            self.ours.push(json!("stuck"));
+        }
         let batch = &scheduler.output().sglang;
         if batch.rows.is_empty() {
             return;
@@ -155,11 +143,12 @@ impl Watch for Watcher {
         if finished.is_empty() {
             return;
         }
+        let sglang = scheduler.sglang().expect("SGLang's scheduler runs");
         // SGLang lists them in the order of the batch.
         let rows = scheduler.output().sglang.rows.iter().map(|row| row.id);
         let ended: Vec<Value> = rows
             .filter_map(|id| finished.iter().find(|r| r.id == id))
-            .map(|r| json!([r.id, r.num_output_tokens]))
+            .map(|r| json!([r.id, sglang.req(r.id).finished_len]))
             .collect();
         self.ours.push(json!({"end": ended, "at": now.0 / 1_000_000}));
     }

@@ -97,11 +97,16 @@ pub(super) fn config(line: &Value) -> EngineConfig {
             schedule_policy: serde_json::from_value::<QueueOrder>(d["schedule_policy"].clone()).expect("an order"),
             schedule_conservativeness: s["schedule_conservativeness"].as_f64().expect("a number"),
             prefill_max_requests: s["prefill_max_requests"].as_u64().map(|most| most as u32),
+            max_queued_requests: s["max_queued_requests"].as_u64().map(|most| most as u32),
             prefill_decode_interval: number(&s["prefill_decode_interval"]) as u32,
             prefill_decode_interval_min_bs: number(&s["prefill_decode_interval_min_bs"]) as u32,
             scheduler_recv_interval: number(&s["scheduler_recv_interval"]) as u32,
             priority_scheduling_preemption_threshold: number(&s["priority_scheduling_preemption_threshold"]) as i32,
             radix_eviction_policy: serde_json::from_value(s["radix_eviction_policy"].clone()).expect("a policy"),
+            tlru_tail: {
+                let tail = &s["radix_eviction_policy_config"];
+                (number(&tail["threshold"]) - number(&tail["next_prompt_estimate"])).max(1) as u32
+            },
             retraction_policy: serde_json::from_value(s["retraction_policy"].clone()).expect("a policy"),
             disable_priority_preemption: d["preemption"] == false,
             speculative_max_running_requests: None,
@@ -130,8 +135,15 @@ pub(super) fn events(line: &Value, order: &[usize]) -> Vec<Value> {
         |id: &Value| order.iter().position(|&i| id.as_i64() == Some(i as i64)).map_or(Value::Null, |at| json!(at));
     let places = |ids: &Value| Value::Array(list(ids).iter().map(place).collect());
     let mut events = Vec::new();
+    // The first event of the pass. Our engine tells what lost KV in a pass first, then what was given up.
+    let mut pass = 0;
     for e in list(&line["events"]) {
-        match e["is"].as_str().unwrap_or_default() {
+        let is = e["is"].as_str().unwrap_or_default();
+        if !matches!(is, "retract" | "preempt" | "abort") {
+            pass = events.len();
+        }
+        let losses = |events: &[Value]| pass + events[pass..].iter().filter(|e| e["aborts"].is_null()).count();
+        match is {
             "run" => {
                 let prompts = number(&e["prompts"]) as usize;
                 let extends = e["mode"] != "decode";
@@ -156,8 +168,10 @@ pub(super) fn events(line: &Value, order: &[usize]) -> Vec<Value> {
                 let ended: Vec<Value> = list(&e["requests"]).iter().map(|r| json!([place(&r[0]), r[1]])).collect();
                 events.push(json!({"end": ended, "at": e["at"]}));
             }
-            "retract" => events.push(json!({"loses": place(&e["request"])})),
-            "preempt" => events.push(json!({"loses": place(&e["request"]), "to": place(&e["by"])})),
+            "retract" => events.insert(losses(&events), json!({"loses": place(&e["request"])})),
+            "preempt" => {
+                events.insert(losses(&events), json!({"loses": place(&e["request"]), "to": place(&e["by"])}));
+            }
             "abort" => events.push(json!({"aborts": place(&e["request"])})),
             "stuck" | "endless" => events.push(json!(e["is"])),
             _ => {}

@@ -51,4 +51,5 @@ def main() -> None:
         print(f"| {load}, {best} | {' | '.join(row)} |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,8 @@
 
 One server a draft length, one after the other: closed loops of 12, 4 and 1 clients, and open loops at 0.3, 0.7 and 0.9
 of the rate that the closed loop of 12 sustained. Complete runs are not repeated: the script can be stopped and started
-again. With `--policy` there is one server, on which a policy of Foretoken decides (`seated.py`): in folders `r0/NAME`. Give
+again. With `--policy` there is one server, on which a policy of Foretoken decides, in folders `r0/NAME`: in vLLM's own
+scheduler (`foretoken.vllm`), or with `--seat` in the executor, where it also sees confidences (`seated.py`). Give
 `--open-of k3` to all servers that are to be compared in open loops: then their rates follow from the same run.
 `--real-time` runs server and client with the priority of real time, which needs root: then other work on the
 machine does not delay them.
@@ -48,7 +49,7 @@ class Server:
 
     def __init__(self, args, k: int) -> None:
         variant = VARIANTS[args.variant]
-        executor = "seated.Seated" if args.policy else "executor.Clockwork"
+        executor = "seated.Seated" if args.seat else "executor.Clockwork"
         speculative = {"num_speculative_tokens": k, "method": variant["method"]}
         if args.variant == "by-batch-size":
             speculative["num_speculative_tokens_per_batch_size"] = json.loads(args.table)
@@ -64,13 +65,21 @@ class Server:
         command += ["--enable-logging-iteration-details", "--enable-per-request-metrics"]
         if k > 0:
             command += ["--per-request-spec-decode-metrics", "detailed", "--speculative-config", json.dumps(speculative)]
+        if args.policy and not args.seat:
+            command += ["--scheduler-cls", "foretoken.vllm.Scheduler"]
         env = dict(
             os.environ,
-            PYTHONPATH=os.pathsep.join([str(HERE)] + ([str(HERE / "asynchronous")] if args.asynchronous else [])),
+            PYTHONPATH=os.pathsep.join(
+                [str(HERE)] + ([str(HERE / "asynchronous")] if args.asynchronous else []) + [os.environ.get("PYTHONPATH", "")]
+            ),
             CLOCKWORK_LAW=str(args.law.resolve()),
             CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-{name(args, k)}.csv"),
             CLOCKWORK_SEAT=str(args.seat),
             CLOCKWORK_POLICY=args.policy,
+            FORETOKEN_POLICY=args.policy,
+            FORETOKEN_MODE="act",
+            FORETOKEN_COSTS=str(args.costs.resolve()) if args.costs else "",
+            FORETOKEN_LOG=str(args.out.resolve() / f"seat-{name(args, k)}.jsonl"),
             VLLM_CPU_KVCACHE_SPACE="1",
             VLLM_CPU_OMP_THREADS_BIND="0",
             OMP_NUM_THREADS="1",
@@ -141,7 +150,8 @@ def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repea
     variant = VARIANTS[args.variant]
     policy = "[{ autoregressive = {} }]" if k == 0 else "[{ fixed = { k = %d } }]" % k
     if args.policy:
-        policy = "[{ %s = {} }]" % name(args, k)
+        settings = ", ".join(f"{key} = {json.dumps(value)}" for key, value in json.loads(args.policy)[name(args, k)].items())
+        policy = "[{ %s = { %s } }]" % (name(args, k), settings)
     if args.variant == "by-batch-size":
         policy = "[{ vllm-dynamic = { num_speculative_tokens_per_batch_size = %s } }]" % args.table
     kind, amount = load.split("-")
@@ -155,6 +165,7 @@ def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repea
         "observe.run_s": args.run_s,
         "engine.async_scheduling": str(args.asynchronous).lower(),
         "engine.method": variant["method"].replace("_", "-"),
+        **({"engine.seated": "true"} if args.policy and not args.seat else {}),
         **variant.get("settings", {}),
     }
     command = [args.foretoken, "observe", server.url, str(HERE / "workload.toml"), "--step-log", str(server.log_path), "-o", str(folder), "--no-figures"]
@@ -178,15 +189,18 @@ def main() -> None:
     parser.add_argument("--asynchronous", action="store_true", help="asynchronous scheduling (see asynchronous/)")
     parser.add_argument("--real-time", action="store_true", help="the priority of real time for server and client; needs root")
     parser.add_argument("--policy", default="", help='a policy of Foretoken that decides, such as {"foresight": {}}')
-    parser.add_argument("--seat", type=pathlib.Path, help="the program of that policy: target/release/examples/seat")
+    parser.add_argument("--seat", type=pathlib.Path, help="the program of a policy in the executor: target/release/examples/seat")
+    parser.add_argument("--costs", type=pathlib.Path, help="profile.toml, for a policy in the scheduler; default: it learns costs")
     parser.add_argument("--longest", type=int, default=8, help="the most drafts of that policy")
     parser.add_argument("--open-of", default="", help="the server whose closed loop of 12 sets the rates of open loops, such as k3")
     parser.add_argument("--port", type=int, default=8123)
     args = parser.parse_args()
-    if bool(args.policy) != bool(args.seat):
-        parser.error("--policy and --seat belong together")
-    if args.policy and args.asynchronous:
-        parser.error("a policy needs synchronous scheduling: leave out --asynchronous")
+    if args.seat and not args.policy:
+        parser.error("--seat needs a --policy")
+    if args.costs and (args.seat or not args.policy):
+        parser.error("--costs are for a --policy in the scheduler")
+    if args.seat and args.asynchronous:
+        parser.error("a policy in the executor needs synchronous scheduling: leave out --asynchronous")
     args.first = ["chrt", "-f", "20"] if args.real_time else []
     args.out.mkdir(parents=True, exist_ok=True)
     for k in [args.longest] if args.policy else args.lengths:

@@ -116,7 +116,7 @@ fn cost(c: &Candidate) -> f64 {
 
 /// Describes a load. Returns (its name, number of requests in its simulation with the first seed, whether arrivals
 /// are open).
-fn described(load: &AskedLoad, plan: &Plan) -> Result<(String, usize, bool)> {
+pub(super) fn described(load: &AskedLoad, plan: &Plan) -> Result<(String, usize, bool)> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let requests = setting.workload.len();
     let open = setting.arrivals() == Arrivals::Open;

@@ -10,6 +10,7 @@
 //! the largest gain that counts, over all loads, exceeds the largest loss that counts. A change is also advised if the
 //! server's present policy breaks the limit on TPOT.
 
+mod acting;
 mod advice;
 mod answer;
 mod at_load;
@@ -32,6 +33,7 @@ mod subject;
 mod unknown;
 mod words;
 
+pub use acting::{Acting, acting};
 pub use advice::Advice;
 pub use answer::{Best, Verdict, WithHost};
 pub use at_load::AtLoad;

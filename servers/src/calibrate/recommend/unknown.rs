@@ -93,6 +93,7 @@ mod tests {
             requests,
             costs: vec![],
             verdict: None,
+            seat: None,
         }
     }
 

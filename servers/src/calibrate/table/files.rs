@@ -132,6 +132,7 @@ impl TableCalibration {
             acceptance: &self.positions,
             costs: &self.costs,
             warnings: &self.warnings,
+            seat: None,
         };
         Ok(seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises")))
     }

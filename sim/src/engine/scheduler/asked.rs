@@ -1,9 +1,9 @@
 //! What the clients asked for in each request: prompt, output length, priority and TPOT limit.
 
 use super::rules::Rules;
-use super::sglang::SglangRules;
+use super::sglang::{self, SglangRules};
 use crate::categories::Categories;
-use crate::engine::request::{Part, RunningRequest, WaitingRequest};
+use crate::engine::request::{Part, RejectReason, RunningRequest, WaitingRequest};
 use crate::workload::{Request, RequestId, Workload};
 use std::borrow::Cow;
 
@@ -45,9 +45,38 @@ impl<'a> Asked<'a> {
         self.workload.to_mut().put(id, number, request, goes_on);
     }
 
-    /// Number of prompt tokens of request `id`.
+    /// Number of prompt tokens of request `id`. SGLang runs one token in the place of a prompt that it refuses.
     pub(super) fn prompt(&self, id: RequestId) -> u32 {
-        self.workload.prompt_len[id as usize]
+        if self.is_refused(id) { 1 } else { self.workload.prompt_len[id as usize] }
+    }
+
+    fn is_refused(&self, id: RequestId) -> bool {
+        self.sglang.is_some_and(|rules| rules.refuses(self.workload.prompt_len[id as usize]))
+    }
+
+    /// Why the client of request `id` gets nothing although the request runs, as SGLang lets it; `None` for others.
+    pub(super) fn gets_nothing(&self, id: RequestId) -> Option<RejectReason> {
+        let (rules, prompt) = (self.sglang?, self.workload.prompt_len[id as usize]);
+        let reason = if rules.kv_tokens < self.longest {
+            RejectReason::PromptOverPool
+        } else {
+            RejectReason::PromptOverModelLen
+        };
+        (rules.refuses(prompt) || rules.most_outputs(prompt) == 0).then_some(reason)
+    }
+
+    /// What SGLang's scheduler knows of request `id`.
+    pub(super) fn of_sglang(&self, rules: &SglangRules, id: RequestId) -> sglang::Asked {
+        let (prompt, output) = (self.workload.prompt_len[id as usize], self.workload.output_len[id as usize]);
+        let (asked, ignore_eos) = match (self.workload.asked.get(id as usize), rules.max_new_tokens) {
+            (Some(own), _) => (own.max_new_tokens, own.ignore_eos),
+            (None, Some(asked)) => (asked, false),
+            (None, None) => (output, true),
+        };
+        let max_new_tokens = asked.max(output).min(rules.most_outputs(prompt));
+        let output = if self.is_refused(id) { 1 } else { output.min(max_new_tokens) };
+        let priority = self.workload.priority.get(id as usize).copied().unwrap_or(0);
+        sglang::Asked { prompt: self.prompt(id), max_new_tokens, ignore_eos, output, priority }
     }
 
     /// The category of each request.
@@ -58,8 +87,13 @@ impl<'a> Asked<'a> {
     /// Number of output tokens at which request `id` ends: the requested number, or fewer if the model's longest length
     /// is reached before.
     pub(super) fn max_tokens(&self, id: RequestId) -> u32 {
-        let most = self.longest.saturating_sub(self.prompt(id));
-        let most = self.sglang.map_or(most, |rules| rules.most_outputs(self.prompt(id)).min(most));
+        let prompt = self.workload.prompt_len[id as usize];
+        let most = match self.sglang {
+            None => self.longest.saturating_sub(prompt),
+            Some(_) if self.is_refused(id) => 1,
+            // A prompt gives a token even if its client gets none.
+            Some(rules) => rules.most_outputs(prompt).max(1),
+        };
         self.workload.output_len[id as usize].min(most)
     }
 

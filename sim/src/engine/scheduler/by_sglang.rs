@@ -1,23 +1,28 @@
 //! SGLang's scheduler in the place of vLLM's: what it decides becomes the step that engine, executor and policies know.
 
-use super::sglang::{Asked, Contents, Run, Sglang, Tokens};
+use super::asked::Asked;
+use super::sglang::{Contents, Run, Sglang, Tokens};
 use super::state::Scheduler;
 use crate::engine::request::{RejectReason, WaitingRequest};
 use crate::engine::scheduler_output::{Admission, Rejection};
 use crate::engine::spec_decode::SpecDecode;
-use crate::workload::{RequestId, Workload};
+use crate::workload::RequestId;
 
 /// What the requests of a workload share: the blocks of their prefixes. All other tokens are a request's own.
-struct OfWorkload<'a>(&'a Workload);
+struct OfWorkload<'a>(&'a Asked<'a>);
 
 /// Contents with this bit are a request's own, contents without it a block of a prefix.
 const OWN: u64 = 1 << 63;
 
-impl Contents for OfWorkload<'_> {
-    fn tokens(&self, id: RequestId, len: u32) -> Tokens {
-        let (block, mut left) = (self.0.prefix_block, len);
+/// The token that runs in the place of a prompt that is refused.
+const REFUSED: Run = Run { content: OWN | u64::MAX >> 1, start: 0, len: 1 };
+
+impl OfWorkload<'_> {
+    /// The first `len` tokens of the prompt that the client sent, and of the output.
+    fn sent(&self, id: RequestId, len: u32) -> Tokens {
+        let (block, mut left) = (self.0.workload().prefix_block, len);
         let mut tokens = Tokens::default();
-        for &prefix in self.0.prefix(id) {
+        for &prefix in self.0.workload().prefix(id) {
             let len = block.min(left);
             tokens.push(Run { content: prefix & !OWN, start: 0, len });
             left -= len;
@@ -25,8 +30,20 @@ impl Contents for OfWorkload<'_> {
                 break;
             }
         }
-        tokens.push(Run { content: OWN | u64::from(self.0.number(id)), start: len - left, len: left });
+        tokens.push(Run { content: OWN | u64::from(self.0.workload().number(id)), start: len - left, len: left });
         tokens
+    }
+}
+
+impl Contents for OfWorkload<'_> {
+    fn tokens(&self, id: RequestId, len: u32) -> Tokens {
+        let sent = self.0.workload().prompt_len[id as usize];
+        if sent == self.0.prompt(id) || len == 0 {
+            return self.sent(id, len);
+        }
+        let mut output = self.sent(id, sent + len - 1);
+        output.split_front(sent);
+        std::iter::once(REFUSED).chain(output.into_runs()).collect()
     }
 }
 
@@ -34,36 +51,34 @@ impl Scheduler<'_> {
     /// Gives a request that has arrived to SGLang's scheduler, if that is the one.
     pub(super) fn add_to_sglang(&mut self, id: RequestId) {
         let (Some(sglang), Some(rules)) = (&mut self.sglang, &self.rules.sglang) else { return };
-        let (workload, output) = (self.asked.workload(), self.asked.max_tokens(id));
-        let prompt = workload.prompt_len[id as usize];
-        let (asked, ignore_eos) = match (workload.asked.get(id as usize), rules.max_new_tokens) {
-            (Some(own), _) => (own.max_new_tokens, own.ignore_eos),
-            (None, Some(asked)) => (asked, false),
-            (None, None) => (output, true),
-        };
-        let max_new_tokens = asked.min(rules.most_outputs(prompt)).max(output);
-        let priority = workload.priority.get(id as usize).copied().unwrap_or(0);
-        sglang.add(id, Asked { prompt, max_new_tokens, ignore_eos, output, priority });
+        sglang.add(id, self.asked.of_sglang(rules, id));
+    }
+
+    /// Why the client of a request that ended got nothing; `None` if it got its output.
+    pub fn gets_nothing(&self, id: RequestId) -> Option<RejectReason> {
+        self.asked.gets_nothing(id)
     }
 
     /// Takes a request away from SGLang's scheduler, if that is the one.
     pub(super) fn abort_in_sglang(&mut self, id: RequestId) {
         if let Some(sglang) = &mut self.sglang {
-            sglang.abort(&OfWorkload(self.asked.workload()), id);
+            sglang.abort(&OfWorkload(&self.asked), id);
         }
     }
 
     /// SGLang's `get_next_batch_to_run`.
     pub(super) fn schedule_sglang(&mut self) {
         let Some(mut sglang) = self.sglang.take() else { return };
-        sglang.next_batch(&OfWorkload(self.asked.workload()), &mut self.output.sglang);
+        sglang.next_batch(&OfWorkload(&self.asked), &mut self.output.sglang);
         for r in &mut self.running {
             r.num_scheduled_tokens = 0;
         }
         self.lose(&sglang);
+        for &(id, reason) in &sglang.events().aborted {
+            self.turn_away(id, reason);
+        }
         if let Some(id) = sglang.give_up() {
-            self.waiting.change(id, |_| false);
-            self.output.rejected.push(Rejection { id, reason: RejectReason::PromptOverPool, ran: None });
+            self.turn_away(id, RejectReason::PromptOverPool);
         }
         self.scratch.place.resize(self.asked.workload().len(), u32::MAX);
         for (at, r) in self.running.iter().enumerate() {
@@ -97,12 +112,25 @@ impl Scheduler<'_> {
         self.running.len() - 1
     }
 
+    /// Rejects a request if it waits.
+    fn turn_away(&mut self, id: RequestId, reason: RejectReason) {
+        let mut waited = None;
+        self.waiting.change(id, |w| {
+            waited = Some(*w);
+            false
+        });
+        if let Some(w) = waited {
+            let ran = (w.num_output_tokens > 0).then(|| self.asked.activate(w));
+            self.output.rejected.push(Rejection { id, reason, ran });
+        }
+    }
+
     /// Takes the requests that lost their KV from the running ones: they wait again, or are given up.
     fn lose(&mut self, sglang: &Sglang) {
         for &(id, _) in &sglang.events().freed {
             let at = self.running.iter().position(|r| r.id == id).expect("only running requests lose KV");
             let r = self.running.remove(at);
-            if sglang.events().aborted.contains(&id) {
+            if sglang.events().aborted.contains(&(id, RejectReason::OutgrewPool)) {
                 self.output.rejected.push(Rejection { id, reason: RejectReason::OutgrewPool, ran: Some(r) });
                 continue;
             }
@@ -132,7 +160,7 @@ impl Scheduler<'_> {
                 accepted[id as usize] = count;
             }
         }
-        sglang.apply(&OfWorkload(self.asked.workload()), &self.output.sglang, |id| accepted[id as usize]);
+        sglang.apply(&OfWorkload(&self.asked), &self.output.sglang, |id| accepted[id as usize]);
     }
 
     /// SGLang's scheduler, if that is the one.

@@ -24,16 +24,10 @@ impl Scheduler<'_> {
     }
 
     /// Why a prompt of `prompt` tokens can never be scheduled; `None` if it can, or if the release does not check this
-    /// when a request arrives.
+    /// when a request arrives. SGLang schedules every request ([`gets_nothing`](Scheduler::gets_nothing)).
     fn never(&self, prompt: u32) -> Option<RejectReason> {
-        if !self.rules.release.rejects_on_arrival {
+        if !self.rules.release.rejects_on_arrival || self.rules.sglang.is_some() {
             return None;
-        }
-        if let Some(rules) = &self.rules.sglang {
-            let over = prompt > rules.longest_prompt();
-            let pool = rules.kv_tokens < self.rules.max_model_len;
-            let reason = if pool { RejectReason::PromptOverPool } else { RejectReason::PromptOverModelLen };
-            return over.then_some(reason);
         }
         if prompt >= self.rules.max_model_len {
             return Some(RejectReason::PromptOverModelLen);

@@ -189,6 +189,7 @@ pub(super) fn check_sglang(derived: &Derived) -> Result<(), BadConfig> {
         ("num_lookahead_tokens", c.num_lookahead_tokens.is_some()),
         ("max_num_new_slots_for_drafting", c.max_num_new_slots_for_drafting.is_some()),
         ("pad_admissions", c.pad_admissions.is_some()),
+        ("seated", c.seated),
         ("draft_max_model_len", c.draft_max_model_len.is_some()),
     ];
     if let Some((key, _)) = absent.into_iter().find(|(_, set)| *set) {
@@ -224,6 +225,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
         ("max_num_active_seqs", c.max_num_active_seqs.is_some()),
         ("max_num_new_slots_for_drafting", c.max_num_new_slots_for_drafting.is_some()),
         ("pad_admissions", c.pad_admissions == Some(true)),
+        ("seated", c.seated),
         ("prefill_schedule_interval", c.prefill_schedule_interval > 1),
         ("sliding_window", c.sliding_window > 0),
         ("runner", c.runner.is_some()),

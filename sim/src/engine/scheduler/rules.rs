@@ -61,6 +61,8 @@ pub struct Rules {
     /// with the most. Missing draft tokens are padding. Runner V2 and async scheduling need one length for all
     /// requests; oracles are exempt.
     pub one_length: bool,
+    /// Whether all requests of a step draft as many tokens as the request with the most, and verify all of them.
+    pub one_plan: bool,
     /// The order in which waiting requests are admitted: by arrival, or by priority.
     pub policy: SchedulingPolicy,
     /// Whether there is a drafter (invariant 7 of INVARIANTS.md).
@@ -175,6 +177,7 @@ fn none(Derived { config: c, spec, k, draft_at, .. }: &Derived) -> Rules {
         tops_up_chunks: spec.drafter && c.release().charges_drafts && c.budget_charge == BudgetCharge::Trimmed,
         skip_stretches: c.skip_stretches,
         one_length: false,
+        one_plan: c.seated,
         loses_drafts: false,
         policy: c.scheduling_policy,
         drafter: spec.drafter,
@@ -215,7 +218,7 @@ fn v1(derived: &Derived) -> Rules {
     let bounds = release.bounds_block_batches && block;
     let active = c.max_num_active_seqs.unwrap_or(c.max_num_seqs);
     let table = derived.per_batch_size();
-    let pads = c.pad_admissions.unwrap_or(release.pad_admissions) && table.is_none();
+    let pads = c.pad_admissions.unwrap_or(release.pad_admissions) && table.is_none() && !c.seated;
     let by_runner = if runner == Runner::V2 { DeliverAt::Sampled } else { DeliverAt::Drafted };
     Rules {
         order: match draft_at {
@@ -245,7 +248,7 @@ fn v1(derived: &Derived) -> Rules {
             && c.scheduling_policy == SchedulingPolicy::Priority,
         can_skip_drafts: release.skips_useless_drafts && lookahead > 0 && runner == Runner::V2,
         pad_admissions: if pads { k } else { 0 },
-        leaves_full_graphs: table.is_some() && runner == Runner::V1,
+        leaves_full_graphs: (table.is_some() || c.seated) && runner == Runner::V1,
         per_batch_size: table,
         cache_when_verified: asynchronous || (release.caches_when_verified && drafting),
         ..none(derived)
@@ -267,6 +270,7 @@ fn sglang(derived: &Derived) -> Rules {
         sglang: Some(SglangRules::of(c, k, asynchronous)),
         parallel_drafting: block || spec.parallel_drafting,
         one_length: !ragged && spec.lengths != Lengths::Free,
+        one_plan: !ragged && spec.lengths != Lengths::Free,
         skip_stretches: false,
         tops_up_chunks: false,
         ..none(derived)

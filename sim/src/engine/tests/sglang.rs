@@ -71,6 +71,51 @@ fn overlap_changes_no_token_and_hides_host_time() {
 }
 
 #[test]
+fn a_refused_prompt_runs_as_one_token_and_its_client_gets_nothing() {
+    for overlap in [true, false] {
+        let mut f = crowd(SglangSettings::default(), overlap);
+        f.config.num_gpu_blocks = 100;
+        // 400 tokens of KV: prompts above 393 are refused; one of 393 leaves no room for an output.
+        for (id, prompt) in [(3, 500), (4, 394), (20, 393)] {
+            f.workload.prompt_len[id] = prompt;
+        }
+        for run in [f.plain(), f.erratic(5)] {
+            let mut rejected = run.rejected.clone();
+            rejected.sort_unstable();
+            assert_eq!(rejected, [3, 4, 20].map(|id| (id, RejectReason::PromptOverPool)));
+            for id in [3, 4] {
+                assert!(run.records.first_scheduled[id] < run.records.finish[id], "it runs");
+                assert_eq!((run.records.emitted[id], run.records.outcome[id]), (1, Outcome::Rejected));
+            }
+            assert_eq!(run.records.outcome.iter().filter(|&&o| o == Outcome::Finished).count(), 37);
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_turns_the_last_or_the_least_urgent_request_away() {
+    let away = |priority: bool, most: Option<u32>| {
+        let mut f = crowd(SglangSettings { max_queued_requests: most, ..SglangSettings::default() }, true);
+        f.config.max_num_seqs = 2;
+        f.workload.arrival.fill(Time::ZERO);
+        f.config.scheduling_policy = if priority { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs };
+        let run = f.plain();
+        assert!(run.rejected.iter().all(|&(_, reason)| reason == RejectReason::QueueFull));
+        let ids: Vec<_> = run.rejected.iter().map(|&(id, _)| id).collect();
+        assert_eq!(
+            ids.len() as u32 + run.records.outcome.iter().map(|&o| u32::from(o == Outcome::Finished)).sum::<u32>(),
+            40
+        );
+        ids
+    };
+    assert!(away(false, None).is_empty());
+    assert_eq!(away(false, Some(10)), (10..40).collect::<Vec<_>>());
+    // Of 40 requests 14 have priority 0: ten of these stay, the first ones.
+    let ids = away(true, Some(10));
+    assert_eq!((ids.len(), (0..30).step_by(3).all(|id| !ids.contains(&id))), (30, true));
+}
+
+#[test]
 fn what_sglang_lacks_and_what_is_not_built_is_refused_by_name() {
     let refusal = |change: fn(&mut EngineConfig)| {
         let mut f = crowd(SglangSettings::default(), true);
@@ -95,6 +140,8 @@ fn what_sglang_lacks_and_what_is_not_built_is_refused_by_name() {
     says(weights, "engine.draft_weights: weights that leave");
     says(|c| c.sglang.chunked_prefill_size = 3, "engine.sglang.chunked_prefill_size: 3 is below the page of 4 tokens");
     says(|c| c.sglang.max_new_tokens = Some(0), "engine.sglang.max_new_tokens: must be at least 1");
+    says(|c| c.sglang.max_queued_requests = Some(0), "engine.sglang.max_queued_requests: must be at least 1");
+    says(|c| c.sglang.tlru_tail = 0, "engine.sglang.tlru_tail: must be at least 1");
     says(|c| c.sglang.schedule_conservativeness = -1.0, "engine.sglang.schedule_conservativeness: must be");
 }
 

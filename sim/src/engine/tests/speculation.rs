@@ -77,6 +77,31 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
 }
 
+/// A policy that gives each request another length.
+struct Rising;
+
+impl SpecPolicy for Rising {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(3)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        plan.draft_len.iter_mut().zip(batch.ids).for_each(|(len, id)| *len = 1 + id % 3);
+    }
+}
+
+/// A policy in the seat of vLLM's scheduler has one length for the batch, the longest that it wants for any request.
+#[test]
+fn a_seated_policy_drafts_one_length_for_all_requests() {
+    let mut f = Fixture::new(requests(&[(0.0, 5, 30), (0.0, 5, 30), (0.0, 5, 30)]));
+    f.rate = 0.0;
+    f.config.version = Version::V0_32;
+    let verified = |f: &Fixture| run(f, Rising).steps[2].verified;
+    assert_eq!(verified(&f), 1 + 2 + 3);
+    f.config.seated = true;
+    assert_eq!(verified(&f), 3 + 3 + 3);
+}
+
 /// In parallel drafting the draft model does not process its own draft tokens. So it must process accepted draft tokens
 /// later, in the first draft pass of the next step (catch up).
 #[test]

@@ -33,6 +33,11 @@ impl Tokens {
         self.len == 0
     }
 
+    /// The runs.
+    pub fn into_runs(self) -> Vec<Run> {
+        self.runs
+    }
+
     /// Appends a run.
     pub fn push(&mut self, run: Run) {
         if run.len == 0 {

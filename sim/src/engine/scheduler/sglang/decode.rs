@@ -3,6 +3,7 @@
 use super::req::{Contents, Req};
 use super::{Sglang, SglangRow};
 use crate::config::RetractionPolicy;
+use crate::engine::request::RejectReason;
 use crate::workload::RequestId;
 use std::cmp::Reverse;
 
@@ -114,7 +115,7 @@ impl Sglang {
         if kept.len() <= 1 && !self.has_room_to_decode(Some(&kept)) {
             let id = kept.pop().expect("one is kept");
             self.retract(contents, id, 0, None);
-            self.events.aborted.push(id);
+            self.events.aborted.push((id, RejectReason::OutgrewPool));
         }
         self.running = kept;
         let (mut decoded, mut asked) = (0u64, 0u64);
@@ -125,7 +126,7 @@ impl Sglang {
         decoded += u64::from(RETRACT_DECODE_STEPS) * self.running.len() as u64;
         self.ratio.current = (decoded as f64 / (asked + 1) as f64).min(1.0);
         for id in retracted {
-            self.queue.join(id, &mut self.reqs[id as usize], self.processed);
+            self.join_again(id);
         }
     }
 

@@ -19,7 +19,7 @@ impl Kv {
     /// An empty pool and an empty tree.
     pub fn new(rules: &SglangRules) -> Kv {
         let page = rules.page_size;
-        let tree = || RadixCache::new(page, rules.pairs, rules.eviction);
+        let tree = || RadixCache::new(page, rules.pairs, rules.eviction, rules.tlru_tail);
         Kv { page, free_pages: rules.kv_tokens / page, tree: rules.radix_cache.then(tree) }
     }
 

@@ -52,6 +52,7 @@ impl Sglang {
     /// Fills `rows` with the batch. Returns whether it has prompts.
     fn next(&mut self, contents: &impl Contents, rows: &mut Vec<SglangRow>) -> bool {
         self.events.clear();
+        std::mem::swap(&mut self.events.aborted, &mut self.turned_away);
         let chunked = self.chunked;
         if let Some(id) = chunked {
             let r = &mut self.reqs[id as usize];

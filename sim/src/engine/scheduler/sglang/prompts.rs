@@ -32,7 +32,7 @@ impl Sglang {
         let Adder { can_run, new_chunked, preempted, .. } = adder;
         self.queue.waiting.retain(|id| !can_run.contains(id));
         for id in preempted {
-            self.queue.join(id, &mut self.reqs[id as usize], self.processed);
+            self.join_again(id);
         }
         if can_run.is_empty() {
             return false;

@@ -30,7 +30,7 @@ impl Queue {
         Queue {
             waiting: Vec::new(),
             passes: 0,
-            among_waiting: RadixCache::new(1, false, EvictionPolicy::Lru),
+            among_waiting: RadixCache::new(1, false, EvictionPolicy::Lru, 0),
             joins: 0,
         }
     }

@@ -28,6 +28,10 @@ struct Node {
     priority: i64,
     /// Place among the children of its parent: they are in the order in which they came.
     order: u64,
+    /// Number of tokens from the root to the node's end.
+    depth: u32,
+    /// The largest depth that was ever reached in the node or below it.
+    deepest: u32,
 }
 
 /// The tree of cached prefixes.
@@ -45,6 +49,8 @@ pub struct RadixCache {
     /// Nodes that can be evicted, the first to go first.
     leaves: BTreeSet<Entry>,
     eviction: EvictionPolicy,
+    /// With `tlru`: how many tokens at the end of what was cached are no loss.
+    tail: u32,
 }
 
 /// A node that can be evicted, behind what decides which one goes first.
@@ -60,8 +66,9 @@ pub struct Match {
 }
 
 impl RadixCache {
-    /// An empty tree with keys in whole pages of `page` tokens. `pairs` says whether keys are pairs of tokens.
-    pub fn new(page: u32, pairs: bool, eviction: EvictionPolicy) -> RadixCache {
+    /// An empty tree with keys in whole pages of `page` tokens. `pairs` says whether keys are pairs of tokens, `tail`
+    /// how many tokens `tlru` gives up.
+    pub fn new(page: u32, pairs: bool, eviction: EvictionPolicy, tail: u32) -> RadixCache {
         let root = Node {
             key: Tokens::default(),
             parent: ROOT,
@@ -72,6 +79,8 @@ impl RadixCache {
             hits: 0,
             priority: 0,
             order: 0,
+            depth: 0,
+            deepest: 0,
         };
         RadixCache {
             nodes: vec![root],
@@ -83,6 +92,7 @@ impl RadixCache {
             made: 0,
             leaves: BTreeSet::new(),
             eviction,
+            tail,
         }
     }
 
@@ -161,7 +171,9 @@ impl RadixCache {
         }
         if !key.is_empty() {
             let (hash, len) = (key.hash_of_first(self.page), key.len());
+            self.leaves.remove(&self.entry(node));
             let leaf = self.add(key, node);
+            self.deepen(leaf);
             self.nodes[node as usize].children.insert(hash, leaf);
             self.evictable += len;
             self.note(leaf, found + len > before, priority);
@@ -179,7 +191,9 @@ impl RadixCache {
         self.made += 1;
         let made = self.time;
         let (children, order) = (BTreeMap::new(), self.made);
-        let node = Node { key, parent, children, locks: 0, used, made, hits: 0, priority: 0, order };
+        let depth = self.nodes[parent as usize].depth + key.len();
+        let node =
+            Node { key, parent, children, locks: 0, used, made, hits: 0, priority: 0, order, depth, deepest: depth };
         match self.free.pop() {
             Some(id) => {
                 self.nodes[id as usize] = node;
@@ -192,17 +206,28 @@ impl RadixCache {
         }
     }
 
+    /// Notes the depth of a new leaf in the nodes above it. `tlru` alone asks for it.
+    fn deepen(&mut self, leaf: NodeId) {
+        let Node { depth, parent: mut at, .. } = self.nodes[leaf as usize];
+        while self.eviction == EvictionPolicy::Tlru && self.nodes[at as usize].deepest < depth {
+            self.nodes[at as usize].deepest = depth;
+            at = self.nodes[at as usize].parent;
+        }
+    }
+
     /// Splits a node: its first `len` tokens become a node of their own above it. Returns that node.
     fn split(&mut self, child: NodeId, len: u32) -> NodeId {
         let (parent, page) = (self.nodes[child as usize].parent, self.page);
+        self.leaves.remove(&self.entry(child));
         let hash = self.nodes[child as usize].key.hash_of_first(page);
         let front = self.nodes[child as usize].key.split_front(len);
         let rest = self.nodes[child as usize].key.hash_of_first(page);
         let new = self.add(front, parent);
         self.nodes[new as usize].children.insert(rest, child);
-        let Node { locks, order, made, hits, priority, .. } = self.nodes[child as usize];
+        let Node { locks, order, made, hits, priority, deepest, .. } = self.nodes[child as usize];
         let front = &mut self.nodes[new as usize];
         (front.locks, front.order, front.made, front.hits, front.priority) = (locks, order, made, hits, priority);
+        front.deepest = deepest;
         self.nodes[child as usize].parent = new;
         self.nodes[parent as usize].children.insert(hash, new);
         let used = self.tick();
@@ -232,14 +257,21 @@ impl RadixCache {
 
     fn entry(&self, node: NodeId) -> Entry {
         let n = &self.nodes[node as usize];
+        let (used, made) = (n.used.to_bits(), n.made.to_bits());
         let (first, time) = match self.eviction {
-            EvictionPolicy::Lru => (0, n.used),
-            EvictionPolicy::Lfu => (n.hits.into(), n.used),
-            EvictionPolicy::Slru => (i64::from(n.hits >= 2), n.used),
-            EvictionPolicy::Fifo => (0, n.made),
-            EvictionPolicy::Priority => (n.priority, n.used),
+            EvictionPolicy::Lru => (0, used),
+            EvictionPolicy::Mru => (0, !used),
+            EvictionPolicy::Lfu => (n.hits.into(), used),
+            EvictionPolicy::Slru => (i64::from(n.hits >= 2), used),
+            EvictionPolicy::Tlru => {
+                let no_loss = n.depth - n.key.len() >= n.deepest.saturating_sub(self.tail);
+                (-i64::from(no_loss), used)
+            }
+            EvictionPolicy::Fifo => (0, made),
+            EvictionPolicy::Filo => (0, !made),
+            EvictionPolicy::Priority => (n.priority, used),
         };
-        (first, time.to_bits(), node)
+        (first, time, node)
     }
 
     /// Lists the node among those that can be evicted, or takes it off the list.
@@ -324,6 +356,6 @@ impl RadixCache {
 
     /// Forgets all prefixes.
     pub fn clear(&mut self) {
-        *self = RadixCache::new(self.page, self.pairs, self.eviction);
+        *self = RadixCache::new(self.page, self.pairs, self.eviction, self.tail);
     }
 }

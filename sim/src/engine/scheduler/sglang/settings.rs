@@ -25,6 +25,8 @@ pub struct SglangRules {
     pub priority: Option<Priority>,
     /// `--radix-eviction-policy`.
     pub eviction: EvictionPolicy,
+    /// `--radix-eviction-policy-config`: `threshold` − `next_prompt_estimate`.
+    pub tlru_tail: u32,
     /// `--retraction-policy`.
     pub retraction: RetractionPolicy,
     /// `--schedule-conservativeness`.
@@ -40,6 +42,8 @@ pub struct SglangRules {
     pub overlap: bool,
     /// `--prefill-decode-interval`: decode steps after a step with prompts, from how many running requests on.
     pub decode_interval: u32,
+    /// `--max-queued-requests`.
+    pub max_queued: Option<u32>,
     /// From how many running requests on `decode_interval` holds.
     pub decode_interval_min: u32,
     /// The loop looks for new requests once in this many passes of decode steps.
@@ -80,6 +84,7 @@ impl SglangRules {
                 preempts_above: (!s.disable_priority_preemption).then_some(s.priority_scheduling_preemption_threshold),
             }),
             eviction: s.radix_eviction_policy,
+            tlru_tail: s.tlru_tail,
             retraction: s.retraction_policy,
             conservativeness: s.schedule_conservativeness,
             radix_cache: c.prefix_caching && !(drafts > 0 && c.drafts_end_prefix_hits),
@@ -88,20 +93,22 @@ impl SglangRules {
             overlap,
             decode_interval: s.prefill_decode_interval,
             decode_interval_min: s.prefill_decode_interval_min_bs,
+            max_queued: s.max_queued_requests,
             recv_interval: s.scheduler_recv_interval,
             longest: c.max_model_len.min(kv_tokens).saturating_sub(1),
             max_new_tokens: s.max_new_tokens,
         }
     }
 
-    /// The longest prompt that is served, tokens.
-    pub fn longest_prompt(&self) -> u32 {
-        self.longest.saturating_sub(6)
+    /// Whether a prompt is refused, so that one token runs in its place.
+    pub fn refuses(&self, prompt: u32) -> bool {
+        prompt > self.longest.saturating_sub(6)
     }
 
-    /// The most output tokens of a request with this prompt: memory and the model's length bound it.
+    /// The most output tokens of a request with this prompt: memory and the model's length bound it. With 0 the prompt
+    /// is computed, and its client gets nothing.
     pub fn most_outputs(&self, prompt: u32) -> u32 {
         let memory = self.kv_tokens.saturating_sub(prompt.next_multiple_of(self.page_size) + self.page_size + 1);
-        memory.min(self.longest.saturating_sub(prompt + 1)).max(1)
+        memory.min(self.longest.saturating_sub(prompt + 1))
     }
 }

@@ -5,6 +5,7 @@ use super::queue::Queue;
 use super::ratio::NewTokenRatio;
 use super::req::{Asked, Req};
 use super::settings::SglangRules;
+use crate::engine::request::RejectReason;
 use crate::workload::RequestId;
 
 /// A request of a batch.
@@ -33,8 +34,9 @@ pub struct SglangBatch {
 pub struct Events {
     /// Requests that lost their KV, and for each the request of higher priority that took its place, if one did.
     pub freed: Vec<(RequestId, Option<RequestId>)>,
-    /// Requests that were given up, since even alone they do not fit.
-    pub aborted: Vec<RequestId>,
+    /// Requests that were given up, and why: even alone they do not fit, or too many waited. Requests that came since
+    /// the last batch are among them.
+    pub aborted: Vec<(RequestId, RejectReason)>,
     /// Requests that ended.
     pub ended: Vec<RequestId>,
 }
@@ -82,6 +84,8 @@ pub struct Sglang {
     pub(super) after_prompts: bool,
     /// Whether the last call found that nothing will ever run.
     pub(super) hopeless: bool,
+    /// Requests that found the queue full since the last batch, or made place in it.
+    pub(super) turned_away: Vec<(RequestId, RejectReason)>,
     pub(super) events: Events,
 }
 
@@ -105,6 +109,7 @@ impl Sglang {
             deferred: false,
             passes: 0,
             hopeless: false,
+            turned_away: Vec::new(),
             after_prompts: false,
             events: Events::default(),
             rules,
@@ -118,7 +123,38 @@ impl Sglang {
             self.reqs.resize(at + 1, empty.clone());
         }
         self.reqs[at] = empty;
-        self.queue.join(id, &mut self.reqs[at], self.processed);
+        if let Some(gone) = self.join(id) {
+            self.turned_away.push((gone, RejectReason::QueueFull));
+        }
+    }
+
+    /// Adds a request at the end of the queue. If the queue is full, returns the request that is turned away: this one,
+    /// or the least urgent one that waits, of these the last, if it is less urgent (`_abort_on_queued_limit`).
+    pub(super) fn join(&mut self, id: RequestId) -> Option<RequestId> {
+        let mut gone = None;
+        if self.rules.max_queued.is_some_and(|most| self.queue.waiting.len() >= most as usize) {
+            let sign = self.rules.priority.map_or(0, |p| if p.low_first { 1 } else { -1 });
+            let urgency = |id: RequestId| i64::from(self.reqs[id as usize].asked.priority) * sign;
+            let last = |&id: &RequestId| (urgency(id), self.reqs[id as usize].queued);
+            let waits =
+                self.queue.waiting.iter().copied().max_by_key(last).filter(|&other| urgency(other) > urgency(id));
+            let out = waits.unwrap_or(id);
+            self.queue.waiting.retain(|&waiting| waiting != out);
+            let r = &mut self.reqs[out as usize];
+            r.finished_len = Some(r.outputs);
+            gone = Some(out);
+        }
+        if gone != Some(id) {
+            self.queue.join(id, &mut self.reqs[id as usize], self.processed);
+        }
+        gone
+    }
+
+    /// Puts a request that lost its KV back into the queue.
+    pub(super) fn join_again(&mut self, id: RequestId) {
+        if let Some(gone) = self.join(id) {
+            self.events.aborted.push((gone, RejectReason::QueueFull));
+        }
     }
 
     /// What the last call of the scheduler did beside its batch.
