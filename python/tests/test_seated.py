@@ -190,7 +190,7 @@ def test_a_log_that_cannot_be_written_ends_with_one_line(path):
 
 def test_lines_that_a_slow_disk_loses_are_counted(tmp_path):
     os.mkfifo(tmp_path / "slow")
-    log = Log(tmp_path / "slow", {"format": "foretoken-seat 1"}, print)
+    log = Log(tmp_path / "slow", {"format": "foretoken-seat 1"}, [].append)
     for i in range(QUEUED + 7):
         log.put({"is": "step", "at": i})
     assert log.lost == 7  # none was waited for
