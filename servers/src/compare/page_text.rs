@@ -22,7 +22,9 @@ fn part_text(part: &Part) -> String {
         Part::Figure { caption, .. } => format!("figure: {caption}\n"),
         Part::Missing(text) => format!("missing: {text}\n"),
         Part::Table(table) => table_text(table),
-        Part::Facts(facts) => facts.iter().map(|(name, value)| format!("{name}: {value}\n")).collect(),
+        Part::Facts(facts) | Part::Tiles(facts) => {
+            facts.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+        }
         Part::Command(text) => format!("command: {text}\n"),
         Part::Folded { title, text } => format!("folded: {title}\n{text}\n"),
         Part::More { title, parts } => {
