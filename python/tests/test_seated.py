@@ -369,6 +369,7 @@ def test_a_policy_that_fails_to_learn_is_asked_no_more(error):
     policy = Faulty(observe=error)
     seat, said = chooser(policy)
     for _ in range(FAILURES):
+        assert seat.choose(lambda: VIEW, 3).used == 2  # its choices are good all the while
         seat.ran(step(), 2)
     assert seat.off is not None and seat.choose(lambda: VIEW, 3).used == 3
     assert len(policy.seen) == FAILURES and len(said) == 2

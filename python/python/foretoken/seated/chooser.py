@@ -92,7 +92,8 @@ class Chooser:
         self._costs: Costs | None = None
         self._learnt: Learnt | None = None
         self._fresh: tuple[Costs, Any] | Exception | None = None
-        self._failures = self._walked = self._seen = self._fits = 0
+        self._walked = self._seen = self._fits = 0
+        self._failures: dict[str, int] = {}
         self._said: set[str] = set()
         # 0, 01, 02, 1, 12, 2: a de Bruijn sequence.
         n = len(engine.lengths)
@@ -133,14 +134,14 @@ class Chooser:
             seen = view()
             would = self._allowed(max(self._checked(self._seat.choose(seen), seen), default=0))
         except BaseException as error:
-            self._failed("nonsense" if isinstance(error, Nonsense) else "error", error)
+            self._failed("choose", "nonsense" if isinstance(error, Nonsense) else "error", error)
             return choice
         choice.seconds = time.perf_counter() - begun
         self.metrics.decisions.observe(choice.seconds)
         if choice.seconds > self.settings.slow_s:
-            self._failed("slow", f"a decision took {1e3 * choice.seconds:.2f} ms")
+            self._failed("choose", "slow", f"a decision took {1e3 * choice.seconds:.2f} ms")
             return choice
-        self._failures = 0
+        self._failures["choose"] = 0
         choice.would, choice.used = would, would if self.settings.act else theirs
         with self.guard("gain"):
             if self._costs and len(seen.ids):
@@ -177,10 +178,7 @@ class Chooser:
             at = round(self.now(), 6)
             self.log.put({"is": "end", "id": id, "at": at, "tokens": tokens, "cached": cached, "why": why})
         if self._seat is not None and self.off is None:
-            try:
-                self._seat.finished([id])
-            except BaseException as error:
-                self._failed("error", error)
+            self._tell("finished", [id])
 
     @contextmanager
     def guard(self, what: str) -> Iterator[None]:
@@ -303,7 +301,7 @@ class Chooser:
         self._seat.finished({id for outcome in self._history for id in outcome.ids} - self._live)
 
     def _observe(self, step: Step) -> None:
-        try:
+        with self.guard("bookkeeping"):
             draft_s, verify_s = self._costs.split(step) if self._costs else (0.0, step.took)
             # A request that ended while the step was in flight is forgotten, and must not be met again.
             live = [at for at, id in enumerate(step.ids) if id in self._live]
@@ -312,21 +310,33 @@ class Chooser:
             outcome = Observed(ids, drafted, accepted, verified, draft_s, verify_s, step.passes)
             self._history.append(outcome)
             if self._seat is not None:
-                self._seat.observe(outcome)
-        except BaseException as error:
-            self._failed("error", error)
+                self._tell("observe", outcome)
 
-    def _failed(self, why: str, error: BaseException | str) -> None:
-        """Counts a step for which the policy failed."""
+    def _tell(self, hook: str, what: Any) -> None:
+        """Calls a hook of the policy that answers nothing."""
+        begun = time.perf_counter()
+        try:
+            getattr(self._seat, hook)(what)
+        except BaseException as error:
+            self._failed(hook, "error", error)
+            return
+        seconds = time.perf_counter() - begun
+        if seconds > self.settings.slow_s:
+            self._failed(hook, "slow", f"{hook} took {1e3 * seconds:.2f} ms")
+        else:
+            self._failures[hook] = 0
+
+    def _failed(self, hook: str, why: str, error: BaseException | str) -> None:
+        """Counts a failure of a hook of the policy."""
         if isinstance(error, BaseException):
             self._leave(error)
-        self._failures += 1
+        self._failures[hook] = self._failures.get(hook, 0) + 1
         said = _said(error)
         self._note(why, said)
         if why not in self._said:
             self._said.add(why)
             self.say(f"the policy failed ({why}: {said}), {self.engine.name}'s own draft length is used")
-        if self._failures >= FAILURES:
+        if self._failures[hook] >= FAILURES:
             self.stop(f"{FAILURES} failures in a row, the last one {why}: {said}")
 
     def _note(self, why: str, said: str) -> None:
