@@ -58,9 +58,9 @@ settings! {
     /// a step, else `unseen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_draft_pass: Option<FirstDraftPass> = None;
-    /// Whether the policy sits in the scheduler of a running vLLM (docs/in-your-server.md): all requests of a step get one
-    /// draft length, the longest that the policy gives any of them, and graphs and admissions are as with a table of draft
-    /// lengths.
+    /// Whether the policy sits in the scheduler of a running vLLM (docs/in-your-server.md): all requests of a step get
+    /// one draft length, the longest that the policy gives any of them, and graphs and admissions are as with a table
+    /// of draft lengths.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     seated: bool = false;
     /// The order in which waiting requests are admitted: by arrival or by priority.

@@ -83,7 +83,13 @@ fn a_folder_of_questions_prints_one_table_and_a_page() {
     assert_eq!(text.matches("what is measured").count(), 1, "{text}");
     assert!(text.contains("2 of 2 questions are answered"), "{text}");
     let page = run(&["--resume", "--format", "markdown"]);
-    for part in ["# Questions that people asked", "| [someone/something#1](#a) |", "\n## b\n", "Asked in [someone/something#1](https://example.org/1).\n", "| Yes: it is"] {
+    for part in [
+        "# Questions that people asked",
+        "| [someone/something#1](#a) |",
+        "\n## b\n",
+        "Asked in [someone/something#1](https://example.org/1).\n",
+        "| Yes: it is",
+    ] {
         assert!(page.contains(part), "{part} in\n{page}");
     }
     let json: serde_json::Value = serde_json::from_str(&run(&["--resume", "--format", "json"])).unwrap();

@@ -255,7 +255,8 @@ impl Reader {
         for &(id, before, new) in &step.chunks {
             let Some((request, of)) = self.requests.get_mut(&id) else { continue };
             of.first_step.get_or_insert(step.at);
-            // The pass over a prompt's last token, or over the last token of a request that was preempted, gives a token.
+            // The pass over a prompt's last token, or over the last token of a request that was preempted, gives a
+            // token.
             if before + new >= of.prompt + of.so_far {
                 let (request, total) = (*request, of.give(1, end));
                 self.chunk(request, end, 1, total);
@@ -417,7 +418,10 @@ mod tests {
         for (line, said) in [
             ("{", "line 3: cannot be read: EOF"),
             (r#"{"is":"song"}"#, "line 3: cannot be read: unknown variant `song`"),
-            (r#"{"is":"end","id":9,"at":2.0,"tokens":1,"cached":null,"why":"stop"}"#, "request 9 has no line of its own"),
+            (
+                r#"{"is":"end","id":9,"at":2.0,"tokens":1,"cached":null,"why":"stop"}"#,
+                "request 9 has no line of its own",
+            ),
             (without.as_str(), "1 requests, and 0 numbers in `verified`"),
         ] {
             let (_dir, path) = written(&[START, LINES[0], line]);
