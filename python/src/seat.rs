@@ -85,8 +85,8 @@ impl Seat {
         self.ask(py, "choose", |policy| policy.choose(&batch).to_vec())
     }
 
-    /// The policy learns what a step gave. All lists have one entry for each decode request of the step. `times` has the
-    /// seconds of the draft passes and of the target pass.
+    /// The policy learns what a step gave. All lists have one entry for each decode request of the step. `times` has
+    /// the seconds of the draft passes and of the target pass.
     #[allow(clippy::too_many_arguments)]
     fn observe(
         &self,

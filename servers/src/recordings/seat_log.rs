@@ -2,8 +2,9 @@
 //! engine with one of Foretoken's policies in its scheduler wrote. The log becomes a recording, as if `foretoken
 //! observe` had sent the requests, so that a calibration has one way for both.
 //!
-//! The first line of a start of the engine has its settings. Each other line is a request, a step, the end of a request,
-//! or a step for which the engine's own choice was taken because the policy failed. Times are seconds on one clock.
+//! The first line of a start of the engine has its settings. Each other line is a request, a step, the end of a
+//! request, or a step for which the engine's own choice was taken because the policy failed. Times are seconds on one
+//! clock.
 
 use crate::recordings::Unread;
 use crate::recordings::recording::{Asked, Ended, Ending, Event, Failure, Head, Recording, Sample, Server, Tokens};
