@@ -299,7 +299,9 @@ fn engine(sources: &[Source]) -> EngineConfig {
     // Defaults for two settings that the experiment may lack. Scheduling is not asynchronous: the host works between
     // two steps. A step delivers its tokens after its draft passes, because a logged step includes its draft passes.
     engine.async_scheduling.get_or_insert(false);
-    engine.deliver_at.get_or_insert(DeliverAt::Drafted);
+    if !engine.release().sglang {
+        engine.deliver_at.get_or_insert(DeliverAt::Drafted);
+    }
     for source in sources {
         let m = &source.run.metrics;
         if let Some(blocks) = m.num_gpu_blocks {

@@ -8,8 +8,9 @@
 
 use crate::recordings::Unread;
 use crate::recordings::recording::{Asked, Ended, Ending, Event, Failure, Head, Recording, Sample, Server, Tokens};
+use crate::recordings::stated::release_of;
 use foretoken_policies::PolicySpec;
-use foretoken_sim::config::DraftMethod;
+use foretoken_sim::config::{DraftMethod, Version};
 use foretoken_sim::{EngineConfig, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -297,7 +298,7 @@ impl Reader {
             (k, None | Some(Value::Null), false) => format!("fixed-{k}"),
             _ => String::new(),
         };
-        let engine = start.settings.engine();
+        let engine = start.engine();
         let head = Head {
             foretoken: env!("CARGO_PKG_VERSION").into(),
             policy,
@@ -318,15 +319,25 @@ impl Reader {
     }
 }
 
-impl Settings {
+impl Start {
     /// The settings as an experiment states them. What the log does not say has Foretoken's default.
     fn engine(&self) -> EngineConfig {
-        let mut engine = EngineConfig::default();
-        engine.max_num_seqs = self.max_num_seqs.unwrap_or(engine.max_num_seqs);
-        engine.max_num_batched_tokens = self.max_num_batched_tokens.unwrap_or(engine.max_num_batched_tokens);
-        engine.prefix_caching = self.enable_prefix_caching.unwrap_or(engine.prefix_caching);
-        engine.async_scheduling = self.async_scheduling.or(engine.async_scheduling);
-        let method = self.method.as_ref().map(|name| Value::String(name.replace('_', "-")));
+        let (mut engine, of) = (EngineConfig::default(), &self.settings);
+        let release = match self.engine.as_str() {
+            "vllm" => release_of(&self.version),
+            other => Version::deserialize(Value::String(format!("{other}-{}", self.version))).ok(),
+        };
+        engine.version = release.unwrap_or(engine.version);
+        engine.max_num_seqs = of.max_num_seqs.unwrap_or(engine.max_num_seqs);
+        match engine.release().sglang {
+            true => engine.sglang.chunked_prefill_size = of.max_num_batched_tokens,
+            false => {
+                engine.max_num_batched_tokens = of.max_num_batched_tokens.unwrap_or(engine.max_num_batched_tokens);
+            }
+        }
+        engine.prefix_caching = of.enable_prefix_caching.unwrap_or(engine.prefix_caching);
+        engine.async_scheduling = of.async_scheduling.or(engine.async_scheduling);
+        let method = of.method.as_ref().map(|name| Value::String(name.to_lowercase().replace('_', "-")));
         engine.method = method.and_then(|m| DraftMethod::deserialize(m).ok()).unwrap_or(engine.method);
         engine
     }

@@ -94,9 +94,8 @@ impl Acting {
                 Some(gain) => {
                     // The band has the spread over seeds and the calibration's error between runs.
                     let half = gain.half_width.unwrap_or(0.0).hypot(error);
-                    let end = |sign: f64| -100.0 * (-(gain.log() + sign * half)).exp_m1();
-                    let (mean, low, high) = (100.0 * gain.mean, end(-1.0), end(1.0));
-                    format!("mean E2E {mean:+.1} % shorter ({low:+.1} to {high:+.1})")
+                    let end = |sign: f64| 100.0 * (-(gain.log() + sign * half)).exp_m1();
+                    format!("mean E2E {:+.1} % ({:+.1} to {:+.1} %)", -100.0 * gain.mean, end(1.0), end(-1.0))
                 }
             };
             writeln!(text, "acting, simulated       {policy} over {now}, {load}: {gain}").expect("a string grows");
@@ -115,7 +114,7 @@ mod tests {
         let gains = vec![("Poisson 3/s".to_owned(), gain), ("closed loop of 4".to_owned(), None)];
         let answer = Acting::Gains { policy: "aimd".into(), now: "K = 3".into(), gains, error: 0.05 };
         let text = answer.in_words();
-        assert!(text.contains("aimd over K = 3, Poisson 3/s: mean E2E +25.0 % shorter (+21.2 to +28.7)"), "{text}");
+        assert!(text.contains("aimd over K = 3, Poisson 3/s: mean E2E -25.0 % (-28.7 to -21.2 %)"), "{text}");
         assert!(text.contains("closed loop of 4: no request finishes in the simulation"), "{text}");
         assert!(Acting::Unknown("why".into()).in_words().contains("cannot be simulated: why"));
     }
