@@ -330,7 +330,10 @@ impl Start {
         engine.version = release.unwrap_or(engine.version);
         engine.max_num_seqs = of.max_num_seqs.unwrap_or(engine.max_num_seqs);
         match engine.release().sglang {
-            true => engine.sglang.chunked_prefill_size = of.max_num_batched_tokens,
+            true => {
+                let size = engine.sglang.chunked_prefill_size;
+                engine.sglang.chunked_prefill_size = of.max_num_batched_tokens.unwrap_or(size);
+            }
             false => {
                 engine.max_num_batched_tokens = of.max_num_batched_tokens.unwrap_or(engine.max_num_batched_tokens);
             }
