@@ -158,7 +158,7 @@ pub fn read_seat_log(path: &Path) -> Result<SeatLog, Unread> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let lines: Vec<&str> = whole.lines().collect();
     let starts = lines.iter().enumerate().filter(|(_, line)| line.contains(FORMAT)).map(|(i, _)| i);
-    let Some(first) = starts.clone().last() else {
+    let Some(first) = starts.clone().next_back() else {
         return Err(Unread::file(path, "has no line with the format and the engine's settings", HINT));
     };
     let wrong = |i: usize, e: &dyn std::fmt::Display| Unread::line(path, i + 1, format!("cannot be read: {e}"), HINT);
