@@ -288,18 +288,18 @@ fn bytes_of_the_other_kinds_stay() {
     assert_eq!(
         others.map(digest).collect::<Vec<_>>(),
         [
-            "5cd29b980579123b behind.workload.rate-scale.svg",
-            "c00bd7d34e1ba65e speedup.workload.rate-scale.svg",
-            "ad3c579dd2234d08 slo-attainment.workload.rate-scale.svg",
-            "06479b23267271aa regret.svg",
-            "947c9e75a191c027 regret.workload.rate-scale.svg",
-            "f29d7bfbdc1c3ff7 change.svg",
-            "844819d286f56f83 change.workload.rate-scale.svg",
-            "63e7499397d1e193 mean-latency.workload.rate-scale.svg",
-            "0bd5b4f374353232 tradeoff.workload.rate-scale.svg",
-            "3ae7fb92e107cdc1 calibration.svg",
-            "8b449776bdaa1754 kv-use.svg",
-            "3bde37141523adbc preemptions.svg",
+            "8a4753817c237ee6 behind.workload.rate-scale.svg",
+            "a876d880d7483d02 speedup.workload.rate-scale.svg",
+            "6480e5dafc19e361 slo-attainment.workload.rate-scale.svg",
+            "2ea06c2a87833c5e regret.svg",
+            "c8050f3d11a04604 regret.workload.rate-scale.svg",
+            "fded65b3e02233bc change.svg",
+            "156634dbca6928b1 change.workload.rate-scale.svg",
+            "a6918eb7f603c921 mean-latency.workload.rate-scale.svg",
+            "eff990dfd660a793 tradeoff.workload.rate-scale.svg",
+            "be0a1a78734513eb calibration.svg",
+            "296386d9d6bbaa4e kv-use.svg",
+            "c6a073dc2a82d124 preemptions.svg",
         ]
     );
 }
