@@ -60,7 +60,8 @@ fn runs_nothing(page: &Path) {
     let forced = open(&broken, "").unwrap();
     for dom in [&opened.dom, &forced.dom] {
         let title = dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
-        assert!(!title.contains("ran"), "{}: a name ran", page.display());
+        // A name that runs sets the title to this word. The title itself may contain the name as text.
+        assert_ne!(title.trim(), "ran", "{}: a name ran", page.display());
     }
     let refused = forced.console.iter().filter(|line| line.contains("Content Security Policy")).count();
     assert!(refused >= NAMES.len(), "{}: {:?}", page.display(), forced.console);
