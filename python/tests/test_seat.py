@@ -61,25 +61,28 @@ def test_most_policies_can_sit():
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("names", "changes"),
     [
-        {
-            "workload__arrivals": {"poisson": {"rate": 12.0}},
-            "engine__max_num_batched_tokens": 96,
-            "engine__max_num_seqs": 40,
-            "hardware__context_reads": "per-position",
-            "hardware__noise_cv": 0.2,
-        },
-        {"engine__version": "vllm-0.33", "engine__num_gpu_blocks": 200},
-        {"engine__version": "sglang-0.5.23", "engine__num_gpu_blocks": 400},
+        (
+            [name for name in SITTING if name not in OTHERS],
+            {
+                "workload__arrivals": {"poisson": {"rate": 12.0}},
+                "engine__max_num_batched_tokens": 96,
+                "engine__max_num_seqs": 40,
+                "hardware__context_reads": "per-position",
+                "hardware__noise_cv": 0.2,
+            },
+        ),
+        (["ema-tier", "smartspec", "foresight"], {"engine__version": "vllm-0.33", "engine__num_gpu_blocks": 200}),
+        (["ema-tier", "smartspec", "foresight"], {"engine__version": "sglang-0.5.23", "engine__num_gpu_blocks": 400}),
     ],
     ids=["loaded", "vllm-0.33", "sglang"],
 )
-def test_a_seat_decides_what_the_policy_decides(experiment, changes):
-    names = [name for name in SITTING if name not in OTHERS]
+def test_a_seat_decides_what_the_policy_decides(experiment, names, changes):
     presets = [{name: SETTINGS.get(name, {})} for name in names]
     experiment["policies"] = [*presets, *(seated(name) for name in names)]
     experiment["seeds"] = [1]
+    experiment["workload"] = {**experiment["workload"], "requests": 24}
     results = foretoken.run(experiment, figures=False, **changes)
     tables = {name: of.drop("policy") for (name,), of in results.steps.partition_by("policy", as_dict=True).items()}
     requests = {
@@ -91,7 +94,7 @@ def test_a_seat_decides_what_the_policy_decides(experiment, changes):
         assert tables[label].equals(tables[f"seated-{name}"]), name
         assert requests[label].equals(requests[f"seated-{name}"]), name
     lengths = results.steps.group_by("policy").agg(polars.col("drafted").n_unique())
-    assert lengths["drafted"].max() > 10, "they choose"
+    assert lengths["drafted"].max() > 5, "they choose"
 
 
 def view(n=3, **others):
