@@ -91,7 +91,7 @@ fn set_may_sweep_and_default_folder_is_named_by_digest() {
     let set = "hardware.noise_cv={ sweep = [0.0, 0.1] }";
     let output = place.foretoken().args(["run", "x.toml", "--no-figures", "--set", set]).output().unwrap();
     assert!(output.status.success());
-    assert!(String::from_utf8_lossy(&output.stdout).contains("variation of the times of passes = 0.1"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("noise of pass times = 0.1"));
     let names: Vec<_> = std::fs::read_dir(place.path("results")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 1);
     assert!(names[0].to_string_lossy().starts_with("small-"));

@@ -403,7 +403,8 @@ def registered(policy: Any) -> Registered:
     name = getattr(factory, "name", None)
     name = name if isinstance(name, str) else _kebab_case(getattr(factory, "__name__", type(factory).__name__))
     summary = (inspect.getdoc(factory) or "a policy in Python").strip().splitlines()[0].rstrip(".")
-    return Registered(name, _code(factory), _plain(where, defaults), _plain(where, settings), summary, where, factory)
+    code, (defaults, settings) = _code(factory, name), (_plain(where, defaults), _plain(where, settings))
+    return Registered(name, code, defaults, settings, summary, where, factory)
 
 
 def _called(factory: Any) -> str:
@@ -432,8 +433,11 @@ def _number(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is none of these")
 
 
-def _code(factory: Any) -> str:
-    """Digest of a policy's full name and source: its module's file, or in a notebook the class and its bases."""
+def _code(factory: Any, name: str) -> str:
+    """Digest of a policy's names and source: its module's file, or in a notebook the class and its bases.
+
+    Classes that one function makes differ by the policy's name alone.
+    """
     module = sys.modules.get(getattr(factory, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if file and Path(file).suffix == ".py" and Path(file).is_file():
@@ -441,7 +445,7 @@ def _code(factory: Any) -> str:
     else:
         kinds = [k for k in getattr(factory, "__mro__", [factory]) if k is not object and k is not Policy]
         source = "\n".join(_source(kind) for kind in kinds).encode()
-    return hashlib.blake2b(_called(factory).encode() + b"\0" + source, digest_size=8).hexdigest()
+    return hashlib.blake2b(f"{name}\0{_called(factory)}\0".encode() + source, digest_size=8).hexdigest()
 
 
 def _source(of: Any) -> str:
