@@ -72,7 +72,9 @@ pub fn acting(folder: &Path, interrupt: &AtomicBool) -> Result<Acting> {
             Ok::<_, Box<Problem>>(of.into_iter().flat_map(|candidate| candidate.costs).collect::<Vec<_>>())
         };
         let before = costs(&plan, &now.spec)?;
-        plan.variants[0].experiment.engine.seated = true;
+        // SGLang always has one draft length for the batch, and no setting for it.
+        let engine = &mut plan.variants[0].experiment.engine;
+        engine.seated = !engine.release().sglang;
         let after = costs(&plan, &spec)?;
         gains.push((described(&load, &plan)?.0, Gain::of(&before, &after)));
     }
