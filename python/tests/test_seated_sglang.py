@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import foretoken.sglang
+from foretoken.seated.chooser import nearest
 from foretoken.sglang import desk, fit
 
 ROOT = Path(__file__).parents[2]
@@ -202,7 +203,7 @@ def test_shadow_watches_and_act_acts(sglang, monkeypatch, overlap):
 
 
 def test_a_length_has_graphs_at_its_batch_size(sglang, monkeypatch):
-    assert [fit.nearest(wish, [0, 1, 3]) for wish in (0, 1, 2, 3, 9)] == [0, 1, 3, 3, 3]
+    assert [nearest(wish, [0, 1, 3]) for wish in (0, 1, 2, 3, 9)] == [0, 1, 3, 3, 3]
     monkeypatch.setenv("FORETOKEN_MODE", "act")
     monkeypatch.setenv("FORETOKEN_POLICY", '{"fixed": {"k": 3}}')
     scheduler = sglang.start()

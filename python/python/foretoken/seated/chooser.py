@@ -6,7 +6,7 @@ import operator
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -223,7 +223,7 @@ class Chooser:
     def _allowed(self, wish: int) -> int:
         """The shortest draft length that serves a wish; the longest, if none does."""
         lengths = self.engine.lengths
-        length = next((length for length in lengths if length >= wish), lengths[-1])
+        length = nearest(wish, lengths)
         if length != wish and "lengths" not in self._said:
             self._said.add("lengths")
             self.say(f"{self.engine.name} has no draft length {wish}, of {list(lengths)} the next one is used")
@@ -349,6 +349,11 @@ class Chooser:
         """Ends of the process go on; panics of compiled code, which are no ``Exception``, are failures."""
         if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
             raise error
+
+
+def nearest(wish: int, lengths: Sequence[int]) -> int:
+    """The shortest of some rising lengths that serves a wish; the longest, if none does."""
+    return next((length for length in lengths if length >= wish), lengths[-1])
 
 
 def _said(error: BaseException | str) -> str:

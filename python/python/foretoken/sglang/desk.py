@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 from foretoken.errors import BadInput
 from foretoken.seat import View
-from foretoken.seated.chooser import Chooser, Engine
+from foretoken.seated import taking
+from foretoken.seated.chooser import Chooser, Engine, nearest
 from foretoken.seated.settings import Settings
 from foretoken.seated.step import Choice, Step
+from foretoken.seated.taking import or_empty
 from foretoken.sglang import fit
 
 Found = TypeVar("Found")
@@ -107,8 +109,8 @@ class Desk:
         choice = self.chooser.choose(lambda: self._view(pending), theirs)
         lengths = fit.offered(self.adaptive, batch_size)
         if choice.would is not None:
-            choice.would = fit.nearest(choice.would, lengths)
-        choice.used = fit.nearest(choice.used, lengths) if self.acts else theirs
+            choice.would = nearest(choice.would, lengths)
+        choice.used = nearest(choice.used, lengths) if self.acts else theirs
         choice.requests = batch_size
         pending.step.choice = choice
         return choice.used
@@ -203,7 +205,7 @@ def _tokens(request: Any) -> int:
 def take(scheduler: Any, adaptive: Any) -> Desk | None:
     """Puts a policy into the seat of a scheduler, or says in one line why there is none."""
     log = logging.getLogger("sglang.foretoken")
-    try:
+    with or_empty(log, "SGLang"):
         from sglang.srt.runtime_context import get_parallel  # type: ignore[import-not-found]
         from sglang.version import __version__  # type: ignore[import-not-found]
 
@@ -211,22 +213,9 @@ def take(scheduler: Any, adaptive: Any) -> Desk | None:
         args = scheduler.server_args
         why = fit.closed(__version__, args, args.tp_size == 1 or get_parallel().tp_rank == 0, settings.act)
         if why is not None:
-            log.warning("Foretoken: SGLang chooses its own draft lengths: %s", why)
-            return None
+            raise BadInput(why)
         engine = _engine(scheduler, adaptive, __version__)
-
-        def say(line: str) -> None:
-            log.warning("Foretoken: %s", line)
-
-        chooser = Chooser(settings, engine, say, fit.unfit(args, adaptive))
-        if chooser.off is None:
-            mode = "acts" if settings.act else "only watches (FORETOKEN_MODE=shadow)"
-            log.info("Foretoken: policy %s %s, draft lengths %s", settings.policy, mode, list(engine.lengths))
-        return Desk(scheduler, adaptive, chooser)
-    except BadInput as error:
-        log.warning("Foretoken: SGLang chooses its own draft lengths: %s", error)
-    except Exception:
-        log.exception("Foretoken: SGLang chooses its own draft lengths: the seat could not be taken")
+        return Desk(scheduler, adaptive, taking.chooser(log, settings, engine, fit.unfit(args, adaptive)))
     return None
 
 

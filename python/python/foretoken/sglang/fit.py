@@ -43,8 +43,3 @@ def offered(adaptive: Any, batch_size: int) -> list[int]:
     """The draft lengths for which a batch of this size has graphs, rising."""
     lengths: list[int] = adaptive._route(batch_size).candidate_steps
     return lengths
-
-
-def nearest(wish: int, lengths: list[int]) -> int:
-    """The shortest of some rising lengths that serves a wish; the longest, if none does."""
-    return next((length for length in lengths if length >= wish), lengths[-1])

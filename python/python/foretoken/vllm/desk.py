@@ -10,9 +10,11 @@ from typing import Any
 
 from foretoken.errors import BadInput
 from foretoken.seat import View
+from foretoken.seated import taking
 from foretoken.seated.chooser import Chooser, Engine
 from foretoken.seated.settings import Settings
 from foretoken.seated.step import Choice, Step
+from foretoken.seated.taking import or_empty
 from foretoken.vllm import fit, table
 
 # On runner V2 the passes behind a step are within the next one, if that begins so soon.
@@ -197,31 +199,18 @@ def take(scheduler: Any) -> Desk | None:
     from vllm.logger import init_logger  # type: ignore[import-not-found]
 
     log = init_logger("vllm.foretoken")
-    try:
+    with or_empty(log, "vLLM"):
         ours = table.restore(scheduler)
         config = scheduler.vllm_config
         why = fit.closed(__version__, config)
         if why is not None:
-            log.warning("Foretoken: vLLM chooses its own draft lengths: %s", why)
-            return None
+            raise BadInput(why)
         settings = Settings.of(os.environ)
         engine = _engine(scheduler, __version__, settings.act)
-        unfit = fit.unfit(config, scheduler.use_v2_model_runner)
-
-        def say(line: str) -> None:
-            log.warning("Foretoken: %s", line)
-
-        chooser = Chooser(settings, engine, say, unfit)
-        if chooser.off is None:
-            mode = "acts" if settings.act else "only watches (FORETOKEN_MODE=shadow)"
-            log.info("Foretoken: policy %s %s, draft lengths %s", settings.policy, mode, list(engine.lengths))
-            if settings.act and ours:
-                table.unpad(scheduler)
+        chooser = taking.chooser(log, settings, engine, fit.unfit(config, scheduler.use_v2_model_runner))
+        if chooser.off is None and settings.act and ours:
+            table.unpad(scheduler)
         return Desk(scheduler, chooser)
-    except BadInput as error:
-        log.warning("Foretoken: vLLM chooses its own draft lengths: %s", error)
-    except Exception:
-        log.exception("Foretoken: vLLM chooses its own draft lengths: the seat could not be taken")
     return None
 
 
