@@ -58,7 +58,7 @@ fn server(folder: &Path, plan: &Plan) -> Option<String> {
     let text = std::fs::read_to_string(folder.join(OBSERVED_JSON)).ok()?;
     let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
     let model = facts["model"].as_str()?.rsplit('/').next()?;
-    let sglang = plan.variants[0].experiment.engine.version.name().starts_with("sglang");
+    let sglang = plan.variants[0].experiment.engine.release().sglang;
     let engine = |version| format!(" on {} {version}", if sglang { "SGLang" } else { "vLLM" });
     Some(model.to_owned() + &facts["server"].as_str().map_or(String::new(), engine))
 }

@@ -85,6 +85,9 @@ struct Settings {
     num_speculative_tokens: u32,
     #[serde(default)]
     table: Option<Value>,
+    /// The draft lengths that SGLang prepares, of which its own adaptive policy chooses.
+    #[serde(default)]
+    candidate_steps: Vec<u32>,
     #[serde(default)]
     method: Option<String>,
     #[serde(default)]
@@ -295,7 +298,7 @@ impl Reader {
         self.events.push(Event::End { at: Time::from_s(self.end), ending: ending.clone() });
         let policy = match (start.settings.num_speculative_tokens, &start.settings.table, self.seat.acted) {
             (0, _, _) => "autoregressive".to_owned(),
-            (k, None | Some(Value::Null), false) => format!("fixed-{k}"),
+            (k, None | Some(Value::Null), false) if start.settings.candidate_steps.len() < 2 => format!("fixed-{k}"),
             _ => String::new(),
         };
         let engine = start.engine();
