@@ -146,12 +146,15 @@ mod bandits {
 mod foresight {
     pub(crate) mod asking;
     pub(crate) mod cost;
+    pub(crate) mod door;
     pub(crate) mod lateness;
     pub(crate) mod memo;
     pub(crate) mod odds;
+    pub(crate) mod options;
     pub(crate) mod policy;
     pub(crate) mod price;
     pub(crate) mod ranked;
+    pub(crate) mod round;
     pub(crate) mod settings;
 }
 

@@ -3,7 +3,7 @@
 use crate::PolicySpec;
 use crate::definition::{PolicyContext, Told};
 use crate::testing::{Batch, CONTEXT, any_batch, any_belief};
-use foretoken_sim::{RequestId, Speculation, StepOutcome, Time, scripted::Scripted};
+use foretoken_sim::{NewRequest, RequestId, Speculation, StepOutcome, Time, scripted::Scripted};
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
@@ -60,7 +60,8 @@ fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mu
             context.max_draft_len
         );
         let most = policy.limits().depth.max(policy.limits().tree_tokens);
-        policy.drafts_for_next();
+        let prompt_len = 1 + rng.next_u32() % 20_000;
+        policy.drafts_for_next(&NewRequest { prompt_len, num_cached_tokens: prompt_len / 3, ..NewRequest::default() });
         let mut batch = batch.clone();
         batch.step = step as u64;
         if rng.next_u32().is_multiple_of(3) {

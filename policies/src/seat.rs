@@ -3,8 +3,8 @@
 
 use crate::{BadParameter, Belief, PassTimes, PolicyContext, PolicySpec};
 use foretoken_sim::{
-    BatchView, Coefficients, ContextReads, DraftAt, DraftLimits, DraftPlan, Drafting, Drafts, PassShape, RequestId,
-    SpecPolicy, Speculation, StepOutcome, Time,
+    BatchView, Coefficients, ContextReads, DraftAt, DraftLimits, DraftPlan, Drafting, Drafts, NewRequest, PassShape,
+    RequestId, SpecPolicy, Speculation, StepOutcome, Time,
 };
 use serde::Deserialize;
 
@@ -188,9 +188,9 @@ impl Seat {
         self.policy.limits()
     }
 
-    /// Whether the drafter reads the prompt of the request that is admitted next.
-    pub fn drafts_for_next(&mut self) -> bool {
-        self.policy.drafts_for_next()
+    /// Whether the drafter reads the prompt of a request that is admitted.
+    pub fn drafts_for_next(&mut self, request: &NewRequest) -> bool {
+        self.policy.drafts_for_next(request)
     }
 
     /// The draft length of each request of the batch, in its order; at most the request's `limit`.

@@ -9,7 +9,8 @@ use crate::lending::{Lending, Lent};
 use crate::views::{self, Batch, Outcome};
 use foretoken_run::guard::Raised;
 use foretoken_sim::{
-    BatchView, Continue, DraftLimits, DraftPlan, DraftShape, Drafts, RequestId, SpecPolicy, StepOutcome, Wants,
+    BatchView, Continue, DraftLimits, DraftPlan, DraftShape, Drafts, NewRequest, RequestId, SpecPolicy, StepOutcome,
+    Wants,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -142,9 +143,9 @@ impl SpecPolicy for Running {
         self.wants
     }
 
-    fn drafts_for_next(&mut self) -> bool {
+    fn drafts_for_next(&mut self, request: &NewRequest) -> bool {
         let Some(method) = &self.methods.drafts_for_next else { return true };
-        hook(self.name, "drafts_for_next", |py| method.bind(py).call0()?.is_truthy())
+        hook(self.name, "drafts_for_next", |py| method.bind(py).call1((views::NewRequest::from(request),))?.is_truthy())
     }
 
     fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {

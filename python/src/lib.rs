@@ -81,6 +81,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<views::Batch>()?;
     module.add_class::<views::Chunks>()?;
     module.add_class::<views::Drafts>()?;
+    module.add_class::<views::NewRequest>()?;
     module.add_class::<views::Outcome>()?;
     module.add_class::<tree::Tree>()?;
     module.add_class::<passes::PassTimes>()?;

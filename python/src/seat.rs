@@ -6,7 +6,7 @@ use foretoken_policies::seat::{Outcome, Seat as Policy, Setup, Unseated};
 use foretoken_run::guard::guarded;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::spec::read::unknown_policy;
-use foretoken_sim::{BatchView, Categories, ChunkTotals, Time};
+use foretoken_sim::{BatchView, Categories, ChunkTotals, NewRequest, Time};
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
@@ -39,9 +39,20 @@ impl Seat {
         self.ask(py, "ids", |policy| policy.ids_may_return())
     }
 
-    /// Whether the drafter reads the prompt of the request that is admitted next.
-    fn drafts_for_next(&self, py: Python<'_>) -> PyResult<bool> {
-        self.ask(py, "drafts_for_next", Policy::drafts_for_next)
+    /// Whether the drafter reads the prompt of a request that is admitted. `prompt` has the numbers of its tokens and of
+    /// those in the prefix cache, `load` the numbers of running and waiting requests.
+    fn drafts_for_next(
+        &self,
+        py: Python<'_>,
+        id: u32,
+        prompt: (u32, u32),
+        max_tokens: u32,
+        load: (u32, u32),
+    ) -> PyResult<bool> {
+        let (prompt_len, num_cached_tokens) = prompt;
+        let (num_running, num_waiting) = load;
+        let of = NewRequest { id, prompt_len, num_cached_tokens, max_tokens, category: None, num_running, num_waiting };
+        self.ask(py, "drafts_for_next", |policy| policy.drafts_for_next(&of))
     }
 
     /// The draft length of each request. All lists have one entry for each decode request. `load` has the numbers of

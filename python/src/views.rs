@@ -4,7 +4,7 @@
 use crate::arrays::Columns;
 use crate::lending::{Lending, Lent};
 use crate::tree::trees;
-use foretoken_sim::{BatchView, ChunkTotals, Drafts as SimDrafts, StepOutcome, Wants};
+use foretoken_sim::{BatchView, ChunkTotals, Drafts as SimDrafts, NewRequest as SimNewRequest, StepOutcome, Wants};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -29,6 +29,32 @@ impl From<ChunkTotals> for Chunks {
     fn from(of: ChunkTotals) -> Chunks {
         let ChunkTotals { chunks, tokens, context, pairs } = of;
         Chunks { chunks, tokens, context, pairs }
+    }
+}
+
+/// A request that is admitted for the first time.
+#[pyclass(frozen, get_all, module = "foretoken")]
+pub struct NewRequest {
+    /// Id of the request.
+    id: u32,
+    /// Number of tokens of its prompt.
+    prompt_len: u32,
+    /// Number of its prompt tokens that were found in the prefix cache.
+    num_cached_tokens: u32,
+    /// The most tokens that it may emit.
+    max_tokens: u32,
+    /// Its category, an index into the names of the workload's categories, or None.
+    category: Option<u16>,
+    /// Number of requests in the running list, including this one.
+    num_running: u32,
+    /// Number of requests that wait for admission.
+    num_waiting: u32,
+}
+
+impl From<&SimNewRequest> for NewRequest {
+    fn from(of: &SimNewRequest) -> NewRequest {
+        let &SimNewRequest { id, prompt_len, num_cached_tokens, max_tokens, category, num_running, num_waiting } = of;
+        NewRequest { id, prompt_len, num_cached_tokens, max_tokens, category, num_running, num_waiting }
     }
 }
 

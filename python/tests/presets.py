@@ -21,7 +21,7 @@ class SmartspecInPython(Policy):
     def limit(self):
         return self.longest
 
-    def drafts_for_next(self):
+    def drafts_for_next(self, request):
         return not (self.steps > 0 and self.zeroes / self.steps > self.skip_above)
 
     def propose(self, batch):

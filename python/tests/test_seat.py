@@ -27,8 +27,8 @@ def seated(name, draft_at):
             depth, most = self.seat.limit
             return Limit(depth, max_depth=most)
 
-        def drafts_for_next(self):
-            return self.seat.drafts_for_next()
+        def drafts_for_next(self, request):
+            return self.seat.drafts_for_next(request)
 
         def propose(self, batch):
             return self.seat.choose(batch)

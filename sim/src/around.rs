@@ -2,6 +2,7 @@
 //! its own: it delays, watches or records.
 
 use crate::drafts::{Drafts, Wants};
+use crate::new_request::NewRequest;
 use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, Memory, SpecPolicy, StepOutcome};
 use crate::workload::RequestId;
 
@@ -50,8 +51,8 @@ impl<T: Around> SpecPolicy for T {
         self.around_wants()
     }
 
-    fn drafts_for_next(&mut self) -> bool {
-        self.inner_mut().drafts_for_next()
+    fn drafts_for_next(&mut self, request: &NewRequest) -> bool {
+        self.inner_mut().drafts_for_next(request)
     }
 
     fn keeps_weights(&mut self, memory: &Memory) -> bool {

@@ -354,8 +354,10 @@ impl Executor for EventClock<'_> {
     fn charge_decision(&mut self, moment: Moment) {
         let time = self.world.decision_time.of(moment);
         match moment {
-            // The next draft pass begins only after the policy has decided whether to go on drafting.
-            Moment::KeepDrafting if self.world.queues => self.device = self.queued_until() + time,
+            // Both decisions read confidences of the pass before them. So they begin when the device has run all
+            // queued passes, and the next pass begins after the decision: the next draft pass, or the target pass that
+            // verifies the selected tokens.
+            Moment::KeepDrafting | Moment::Select if self.world.queues => self.device = self.queued_until() + time,
             _ => self.now += time,
         }
         if matches!(moment, Moment::Schedule | Moment::Update) && self.noted {

@@ -4,6 +4,7 @@
 use crate::categories::Categories;
 use crate::config::BatchRange;
 use crate::drafts::{Drafts, Wants};
+use crate::new_request::NewRequest;
 use crate::time::Time;
 use crate::tree::Growth;
 use crate::workload::RequestId;
@@ -249,10 +250,10 @@ pub trait SpecPolicy: Send {
         Wants::default()
     }
 
-    /// Whether to draft for the next request that starts. If false, the draft model never processes the request's
-    /// prompt. Called once for each request, in the order of admission, and only if the draft model processes prompts
-    /// (SmartSpec's draft-prefill skipping).
-    fn drafts_for_next(&mut self) -> bool {
+    /// Whether to draft for a request that starts. If false, the draft model never processes the request's prompt, and
+    /// the request joins no draft pass. Called once for each request, in the order of admission, and only if the draft
+    /// model processes prompts (SmartSpec's draft-prefill skipping).
+    fn drafts_for_next(&mut self, _request: &NewRequest) -> bool {
         true
     }
 

@@ -24,6 +24,9 @@ pub struct Scripted {
     pub run: Vec<u32>,
     /// The probabilities of the ranks of the draft model's second and later guesses.
     pub ranks: RankLaw,
+    /// Out: how many decisions the policy made after draft passes and before verification. Each costs a host a wait for
+    /// the device.
+    pub decisions: u32,
 }
 
 impl Scripted {
@@ -42,6 +45,7 @@ impl Scripted {
         max_draft_len: u32,
         accepted: &mut Vec<u32>,
     ) -> Drafts {
+        self.decisions = 0;
         let mut spec = SpecDecode::default();
         let step = StepPlan {
             batch: *batch,
@@ -99,7 +103,9 @@ impl Executor for Scripted {
         false
     }
 
-    fn charge_decision(&mut self, _: Moment) {}
+    fn charge_decision(&mut self, moment: Moment) {
+        self.decisions += u32::from(matches!(moment, Moment::KeepDrafting | Moment::Select));
+    }
 
     fn spent(&mut self, _: Time) -> Option<Spent> {
         None

@@ -1,79 +1,76 @@
-//! The rule that chooses the draft passes after which the policy `foresight` decides whether to draft on. Each decision
-//! costs a round trip between GPU and host. In return, drafting can end where confidence is low, which may be worth
-//! more than drafting a planned number of tokens. The policy measures while serving whether the decisions pay.
+//! When the policy `foresight` decides between draft passes and before verification. Each decision costs a round trip
+//! between GPU and host. In return, drafting ends where confidence is low, and bad tokens are not verified. The policy
+//! measures while serving what each way of deciding earns.
 
-/// After which draft passes of a step the policy decides whether to draft on. Each decision costs a round trip to the
-/// host.
+/// When a step decides. Each decision costs a round trip to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// The policy decides whether to draft on after every draft pass of the step.
+    /// After every draft pass whether to draft on, and then which tokens are verified.
     Always,
-    /// The policy decides whether to draft on after the draft pass that was planned as the last one, and after every
-    /// later pass.
+    /// After the draft pass that was planned as the last one and after every later pass, and then which tokens are
+    /// verified.
     AtPlannedEnd,
-    /// The policy decides nothing between draft passes: the length that was planned before drafting is drafted.
+    /// Which of the planned tokens are verified.
+    Selects,
+    /// Nothing: the planned tokens are drafted and verified.
     Never,
 }
 
-const CHOICES: [Asks; 3] = [Asks::Always, Asks::AtPlannedEnd, Asks::Never];
-/// Number of steps in which each of the `CHOICES` (decide after every draft pass, from the planned end on, or never) is
-/// tried before their worths are compared.
-const TRIALS: u32 = 16;
-/// In every `RETRY`-th step the policy tries one of the `CHOICES` of when to decide, even if that choice was measured
-/// to be worse. The choices take turns.
-const RETRY: u32 = 48;
-/// The mean worth (tokens minus the price of time) of each choice (one of `CHOICES`) is an exponential average over the
-/// steps with this choice. A new step has this weight, or 1/n if the choice has n steps so far, the new one included,
-/// and 1/n is greater.
-const WEIGHT: f64 = 0.03;
-/// If decisions after all draft passes would take at most this share of a step's time, the policy decides after every
-/// pass.
-const NEGLIGIBLE: f64 = 0.02;
+/// All ways, in the order of [`Asking`]'s numbers.
+pub(crate) const WAYS: [Asks; 4] = [Asks::Always, Asks::AtPlannedEnd, Asks::Selects, Asks::Never];
 
-/// Measures what steps with each choice of [`Asks`] are worth, and makes a choice for each step. A step is worth its
-/// tokens minus λ times its seconds, where λ is the price of time in tokens per second.
+/// A probe is a step that drafts as many tokens as possible, to compute on its confidences what each way would have
+/// earned. The first probe is after `FIRST` steps with drafts; the distance doubles up to `INTERVAL`.
+const FIRST: u32 = 2;
+/// The largest number of steps with drafts between two probes.
+pub(crate) const INTERVAL: u32 = 128;
+/// Weight of the newest probe in the mean of what a way earns; 1/n for the n-th probe while that is more.
+const WEIGHT: f64 = 0.1;
+
+/// What each way of [`WAYS`] earns, from probes. All ways are measured on the same confidences, so that differences
+/// between them have little noise.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    /// For each of the `CHOICES` (when to decide whether to draft on): (mean over the steps with this choice, number of
-    /// these steps). The mean is of a step's measured worth minus the worth that was planned before the step, in tokens
-    /// per request. A step's worth is its tokens minus the price of its time.
-    earned: [(f64, u32); 3],
-    steps: u32,
-    /// Index into `CHOICES` (when to decide whether to draft on): the choice for this step.
-    choice: usize,
-    /// The worth of this step in tokens (expected tokens minus the price of its time), as expected before drafting for
-    /// the planned draft length.
-    planned: f64,
+    /// For each way: the mean over probes of what it earns more than the mean of all ways, in tokens a request.
+    earns: [f64; WAYS.len()],
+    probes: u32,
+    /// Steps since the last probe.
+    since: u32,
+    distance: u32,
 }
 
 impl Asking {
-    /// Chooses after which draft passes of a step the policy decides whether to draft on. `planned` is the worth of the
-    /// planned draft length (tokens minus the price of time), in tokens. `share` is the share of the step's time that
-    /// decisions after all of its draft passes would take. If `share` is at most [`NEGLIGIBLE`], the policy decides
-    /// after every pass.
-    pub fn begin(&mut self, planned: f64, share: f64) -> Asks {
-        self.planned = planned;
-        self.choice = 0;
-        if share > NEGLIGIBLE {
-            self.steps += 1;
-            let untried = (0..CHOICES.len()).find(|&choice| self.earned[choice].1 < TRIALS);
-            let best = || (1..CHOICES.len()).fold(0, |a, b| if self.earned[b].0 > self.earned[a].0 { b } else { a });
-            self.choice = match untried {
-                Some(choice) => choice,
-                None if self.steps.is_multiple_of(RETRY) => (self.steps / RETRY) as usize % CHOICES.len(),
-                None => best(),
-            };
+    /// Whether this step, which drafts, is a probe.
+    pub fn probes_now(&mut self) -> bool {
+        self.since += 1;
+        let due = self.since >= self.distance.max(FIRST);
+        if due {
+            (self.since, self.distance) = (0, (2 * self.distance.max(FIRST)).min(INTERVAL));
         }
-        CHOICES[self.choice]
+        due
     }
 
-    /// Adds the measured worth of the step, in tokens (its tokens minus the price of its time), to the mean of the
-    /// choice that [`begin`](Asking::begin) made for it. The step had `n` requests.
-    pub fn end(&mut self, worth: f64, n: usize) {
-        let (mean, steps) = &mut self.earned[self.choice];
-        *steps = steps.saturating_add(1);
-        let weight = WEIGHT.max(1.0 / f64::from(*steps));
-        *mean += weight * ((worth - self.planned) / n.max(1) as f64 - *mean);
+    /// Learns from a probe of `n` requests what each way would have earned: tokens minus the price of their time.
+    /// Ways that the policy cannot take are −∞.
+    pub fn learn(&mut self, earned: [f64; WAYS.len()], n: usize) {
+        let open = || earned.iter().filter(|e| e.is_finite());
+        let mean = open().sum::<f64>() / open().count().max(1) as f64;
+        self.probes = self.probes.saturating_add(1);
+        let weight = WEIGHT.max(1.0 / f64::from(self.probes));
+        for (known, now) in self.earns.iter_mut().zip(earned) {
+            let now = if now.is_finite() { (now - mean) / n.max(1) as f64 } else { 0.0 };
+            *known += weight * (now - *known);
+        }
+    }
+
+    /// The way that earns most, of those in `open`; the first of them before the first probe.
+    pub fn best(&self, open: [bool; WAYS.len()]) -> Asks {
+        let better = |best: Option<usize>, way: usize| match best {
+            _ if !open[way] => best,
+            Some(other) if self.earns[other] >= self.earns[way] => best,
+            _ => Some(way),
+        };
+        WAYS[(0..WAYS.len()).fold(None, better).unwrap_or(WAYS.len() - 1)]
     }
 }
 
@@ -81,32 +78,34 @@ impl Asking {
 mod tests {
     use super::*;
 
-    /// Runs 1,200 steps. A step with choice i of when to decide whether to draft on is worth `earned[i]` tokens more
-    /// than planned. Decisions after all draft passes take the share `share` of a step's time. Counts how often each
-    /// choice was made in the last thousand steps.
-    fn shares(earned: [f64; 3], share: f64) -> [usize; 3] {
+    #[test]
+    fn the_way_that_earns_most_is_taken() {
+        for best in 0..WAYS.len() {
+            let mut asking = Asking::default();
+            assert_eq!(asking.best([true; 4]), Asks::Always, "nothing is known");
+            for probe in 0..20 {
+                let mut earned = [f64::from(probe); 4];
+                earned[best] += 0.1;
+                asking.learn(earned, 4);
+            }
+            assert_eq!(asking.best([true; 4]), WAYS[best]);
+        }
+    }
+
+    #[test]
+    fn a_way_that_cannot_be_taken_is_not() {
         let mut asking = Asking::default();
-        let mut counts = [0; 3];
-        for step in 0..1200 {
-            let chosen = asking.begin(5.0, share);
-            let choice = CHOICES.iter().position(|&choice| choice == chosen).unwrap();
-            asking.end(5.0 + earned[choice], 1);
-            counts[choice] += usize::from(step >= 200);
-        }
-        counts
+        asking.learn([f64::NEG_INFINITY, f64::NEG_INFINITY, 1.0, 2.0], 1);
+        assert_eq!(asking.best([false, false, true, true]), Asks::Never);
+        assert_eq!(asking.best([false, false, true, false]), Asks::Selects);
     }
 
     #[test]
-    fn the_choice_that_earns_most_is_taken() {
-        for best in 0..3 {
-            let mut earned = [0.0; 3];
-            earned[best] = 0.1;
-            assert!(shares(earned, 0.1)[best] > 950);
-        }
-    }
-
-    #[test]
-    fn decisions_that_take_no_time_are_always_made() {
-        assert_eq!(shares([0.0, 1.0, 1.0], 0.01), [1000, 0, 0]);
+    fn probes_become_rare() {
+        let mut asking = Asking::default();
+        let probes = |asking: &mut Asking, steps: u32| (0..steps).filter(|_| asking.probes_now()).count();
+        assert_eq!(probes(&mut asking, 64), 5, "after 2, 6, 14, 30 and 62 steps");
+        probes(&mut asking, 1000);
+        assert_eq!(probes(&mut asking, 10 * INTERVAL), 10);
     }
 }

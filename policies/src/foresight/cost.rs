@@ -2,7 +2,7 @@
 //! by the number of batched tokens and by context. The times of real steps correct them slowly.
 
 use crate::definition::PolicyContext;
-use foretoken_sim::{BatchView, Coefficients, DraftAt, PassShape, StepOutcome};
+use foretoken_sim::{BatchView, Coefficients, DraftAt, Drafting, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
 /// Tokens of context in the pass that is timed at start-up to find the cost of one token of context.
@@ -137,12 +137,27 @@ fn smooth(times: &mut [f64]) {
 /// tokens of the prompts in its first draft pass.
 struct Pending {
     step: u64,
+    /// Number of decode requests in its first draft pass.
+    joins: u64,
     prefill: u64,
     draft_prefill: (u64, f64),
     context: f64,
     /// The first draft pass of this step after which the policy decides whether to draft on; `u32::MAX` if it decides
     /// after none.
     first_asked: u32,
+    /// Whether the policy selected which draft tokens are verified.
+    selected: bool,
+}
+
+/// How a step made its draft tokens.
+#[derive(Clone, Copy, Default)]
+struct Made {
+    step: u64,
+    joins: u64,
+    first_asked: u32,
+    selected: bool,
+    /// Whether the draft model also ran over prompts.
+    prompts: bool,
 }
 
 /// The settings of `foresight` that say where the costs of draft and target passes come from.
@@ -179,7 +194,14 @@ pub(crate) struct Costs {
     plain: (u64, f64),
     ride: (u64, f64),
     decodes: (u64, f64),
+    /// The decode requests in the first draft pass if nothing is drafted, as (tokens, context). A request that may never
+    /// draft is in no draft pass.
+    joins: (u64, f64),
     pending: VecDeque<Pending>,
+    /// If the next step verifies the draft tokens: how the step before the next outcome's made its draft tokens.
+    made: Option<Made>,
+    /// Whether one pass makes all draft tokens.
+    parallel: bool,
     /// Number of step outcomes observed so far, which is also the index of the step whose outcome comes next.
     outcomes: u64,
 }
@@ -208,7 +230,10 @@ impl Costs {
             plain: (0, 0.0),
             ride: (0, 0.0),
             decodes: (0, 0.0),
+            joins: (0, 0.0),
             pending: VecDeque::new(),
+            made: None,
+            parallel: context.belief.drafting == Drafting::Parallel,
             outcomes: 0,
         }
     }
@@ -219,14 +244,21 @@ impl Costs {
         self.decodes = (batch.len() as u64, batch.context_sum as f64);
         self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
         self.ride = (batch.draft_prefill.tokens, batch.draft_prefill.context as f64);
+        self.joins = self.decodes;
+        if self.first_pass_is_free {
+            let joins = batch.limit.iter().filter(|&&limit| limit > 0).count() as u64;
+            self.joins = (joins, self.decodes.1 * joins as f64 / self.decodes.0.max(1) as f64);
+        }
         self.next_prompts.begin(batch);
         if self.correction > 0.0 {
             self.pending.push_back(Pending {
                 step: batch.step,
+                joins: self.joins.0,
                 prefill: batch.prefill.tokens,
                 draft_prefill: self.ride,
                 context: self.plain.1,
                 first_asked: u32::MAX,
+                selected: false,
             });
         }
     }
@@ -236,6 +268,13 @@ impl Costs {
     pub fn asked_from(&mut self, pass: u32) {
         if let Some(pending) = self.pending.back_mut() {
             pending.first_asked = pass;
+        }
+    }
+
+    /// Notes that the policy selects which draft tokens of this step are verified.
+    pub fn selected(&mut self) {
+        if let Some(pending) = self.pending.back_mut() {
+            pending.selected = true;
         }
     }
 
@@ -269,11 +308,26 @@ impl Costs {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
 
+    /// Seconds of a target pass and of `passes` draft passes over one token without context each. Where the engine runs
+    /// the first draft pass in every step, there is at least one.
+    pub fn empty_s(&self, passes: u32) -> f64 {
+        let passes = passes.max(u32::from(self.first_pass_is_free));
+        self.target.pass_s(1, 0.0) + f64::from(passes) * self.draft.pass_s(1, 0.0)
+    }
+
+    /// Seconds that the draft model takes for `tokens` prompt tokens, in passes that run anyway or are full of them.
+    pub fn draft_prompt_s(&self, tokens: u32) -> f64 {
+        let most = self.draft.by_tokens.len() as u64 - 1;
+        let each = (self.draft.pass_s(most, 0.0) - self.draft.pass_s(1, 0.0)) / (most - 1).max(1) as f64;
+        f64::from(tokens) * each
+            + self.draft.per_context * self.draft.slower * f64::from(tokens).powi(2) / (2.0 * most as f64)
+    }
+
     /// Seconds of the first draft pass if nothing is drafted: over the step's prompts, and over the decode requests if
     /// the engine runs this pass in every step.
     pub fn idle_s(&self) -> f64 {
         match self.first_pass_is_free {
-            true => self.draft.pass_s(self.decodes.0 + self.ride.0, self.decodes.1 + self.ride.1),
+            true => self.draft.pass_s(self.joins.0 + self.ride.0, self.joins.1 + self.ride.1),
             false => self.draft.pass_s(self.ride.0, self.ride.1),
         }
     }
@@ -281,7 +335,7 @@ impl Costs {
     /// Seconds of the first draft pass in a step that drafts nothing and has no prompts: 0 unless the engine runs this
     /// pass in every step.
     pub fn idle_alone_s(&self) -> f64 {
-        if self.first_pass_is_free { self.draft.pass_s(self.decodes.0, self.decodes.1) } else { 0.0 }
+        if self.first_pass_is_free { self.draft.pass_s(self.joins.0, self.joins.1) } else { 0.0 }
     }
 
     /// Seconds of the draft pass at `depth` (from 1) over `m` requests. The pass at depth 1 also has the step's prompts
@@ -331,19 +385,37 @@ impl Costs {
         let verified: u64 = outcome.verified.iter().map(|&v| u64::from(v)).sum();
         let predicted = self.target.pass_s(n + verified + pending.prefill, pending.context);
         self.target.correct(outcome.verify_time.as_s(), predicted, self.correction);
+        let own = Made {
+            step,
+            joins: pending.joins,
+            first_asked: pending.first_asked,
+            selected: pending.selected,
+            prompts: pending.draft_prefill.0 > 0,
+        };
+        // Behind a step the draft tokens of this outcome were made by the step before.
+        let made = if self.first_pass_is_free { self.made.filter(|made| made.step + 1 == step) } else { Some(own) };
+        self.made = Some(own);
+        let Some(made) = made else { return };
         // If the draft model also ran over prompts, this step corrects no draft time, because it is not known how many
         // prompt tokens the draft model processed in it.
         let passes = outcome.drafts.passes;
-        if passes > 1 && pending.draft_prefill.0 == 0 {
-            let first = if self.first_pass_is_free { n + verified } else { n };
+        if (passes > 1 || passes == 1 && made.selected) && !made.prompts {
+            let drafted: u64 = outcome.drafted.iter().map(|&d| u64::from(d)).sum();
+            let first = match (self.parallel, self.first_pass_is_free) {
+                (true, _) => drafted,
+                (false, true) => made.joins + verified,
+                (false, false) => n,
+            };
             let mut predicted = self.draft.pass_s(first, pending.context);
-            for depth in 2..=passes {
+            let further = if self.parallel { 1 } else { passes };
+            for depth in 2..=further {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
                 predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
             }
             // The measured draft time does not separate passes from the decisions after them (whether to draft on). If
             // the step had a decision, the time above the estimate is attributed to it.
-            let decisions = (passes.min(self.last_asked) + 1).saturating_sub(pending.first_asked);
+            let asked = (passes.min(self.last_asked) + 1).saturating_sub(made.first_asked);
+            let decisions = asked + u32::from(made.selected);
             let took = outcome.draft_time.as_s();
             if decisions == 0 || took < predicted {
                 self.draft.correct(took, predicted, self.correction);
@@ -353,7 +425,7 @@ impl Costs {
                 // with. So the estimated time of a decision (whether to draft on) follows a low quantile: it falls by
                 // large steps and rises by small ones.
                 let each = (took - predicted) / f64::from(decisions);
-                let step = self.correction * took / f64::from(passes);
+                let step = self.correction * took / f64::from(further);
                 self.decision_s =
                     (self.decision_s + if each > self.decision_s { 0.2 * step } else { -0.8 * step }).max(0.0);
             }

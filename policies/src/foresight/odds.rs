@@ -2,6 +2,7 @@
 //! confidence, by a curve that is learnt while serving. Without confidences it comes from the token's depth alone.
 
 use crate::foresight::memo::Memo;
+use crate::foresight::options::Options;
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
 use foretoken_sim::{Drafts, StepOutcome};
 
@@ -18,7 +19,7 @@ const START: f64 = 0.6;
 /// The average chance of acceptance at a depth starts from a prior, the expected chance at the depth before. This is
 /// the prior's weight, in tokens. A fixed prior could be too low. It would then keep the policy from depths that it has
 /// never tried.
-const START_WEIGHT: f64 = 10.0;
+pub(crate) const START_WEIGHT: f64 = 10.0;
 /// The average chance of acceptance at each depth is over past steps. When a step is added, the weights of earlier
 /// steps are multiplied by this factor.
 const KEEP: f64 = 0.999;
@@ -42,6 +43,8 @@ pub(crate) struct Odds {
     /// For each depth from 1: the chance that a draft token at this depth is accepted if all tokens before it are. It
     /// is the chance expected before the token is drafted.
     expected: Vec<f64>,
+    /// The distribution of the chances of drafted tokens, by depth.
+    options: Options,
     /// For each depth from 1: the gain of a draft token that is not drafted yet, as (weighted sum, weight,
     /// expectation). The gain is the token's worth (probability of acceptance) minus the cost of its verification, in
     /// tokens. It is never below 0, because a token that does not pay is not verified.
@@ -60,6 +63,7 @@ impl Odds {
             memo: Memo::new(longest),
             by_depth: vec![(0.0, 0.0); longest as usize + 1],
             expected: vec![START; longest as usize + 1],
+            options: Options::new(longest, START),
             gains: vec![(0.0, 0.0, 1.0); longest as usize + 1],
         }
     }
@@ -91,6 +95,20 @@ impl Odds {
         self.expected[depth as usize]
     }
 
+    /// What a token at `depth` (from 1) that is not drafted yet is expected to give, in tokens, if all before it are
+    /// accepted with probability `reach` and its verification costs `price` tokens. With `may_drop` a token that does
+    /// not pay is dropped before it is verified; without, it is verified and may give less than nothing.
+    #[inline]
+    pub fn worth_at(&self, depth: u32, reach: f64, price: f64, may_drop: bool) -> f64 {
+        match (may_drop, self.confidences) {
+            (false, _) => reach * self.at_depth(depth) - price,
+            // All tokens of a depth look alike.
+            (true, false) => (reach * self.at_depth(depth) - price).max(0.0),
+            (true, true) if reach > 0.0 => reach * self.options.above(depth, price / reach),
+            (true, true) => 0.0,
+        }
+    }
+
     /// The expected gain of a draft token at `depth` (from 1) that is not drafted yet: its worth minus the cost of its
     /// verification, in tokens.
     pub fn gain_at(&self, depth: u32) -> f64 {
@@ -115,6 +133,9 @@ impl Odds {
             return;
         }
         self.by_depth.iter_mut().for_each(|(sum, n)| (*sum, *n) = (*sum * KEEP, *n * KEEP));
+        if self.confidences {
+            self.options.fade(KEEP);
+        }
         let drafts = outcome.drafts;
         for i in 0..outcome.ids.len() {
             if self.confidences {
@@ -131,6 +152,7 @@ impl Odds {
                     };
                     let (sum, n) = &mut self.by_depth[depth as usize];
                     (*sum, *n) = (*sum + reach * chance, *n + reach);
+                    self.options.add(depth, chance, reach);
                     reach *= chance;
                 }
             } else {
@@ -145,6 +167,9 @@ impl Odds {
             let (sum, n) = self.by_depth[depth];
             let before = if depth == 1 { START } else { self.expected[depth - 1] };
             self.expected[depth] = (sum + START_WEIGHT * before) / (n + START_WEIGHT);
+        }
+        if self.confidences {
+            self.options.settle(START);
         }
         if self.confidences && self.calibrate {
             let before = self.curve.refits();

@@ -5,37 +5,44 @@
 //! Our own; docs/foresight.md says why each part is there, what it gains and where the policy loses. In short:
 //!
 //! 1. **Price of time** (`price.rs`): tokens − λ·seconds, where λ is the most tokens a second that the decodes of this
-//!    batch could make without the step's prompts. A prompt makes a step slow and its own ratio of tokens to seconds
-//!    low. By that ratio drafts would look cheap, although every request waits longer.
+//!    batch could make without the step's prompts, divided by 1 + the share of the step that the requests add. A prompt
+//!    makes a step slow and its own ratio of tokens to seconds low. By that ratio drafts would look cheap, although
+//!    every request waits longer.
 //! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is learnt
 //!    while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates by depth.
-//! 3. **Stopping**: after each draft pass the policy goes on with the requests whose next token is expected to pay, if
-//!    the pass as a whole pays. `asking.rs` finds out whether decisions between passes are worth their own time.
-//! 4. **Selection**: of all drafted tokens, the tokens most likely to survive are verified, as many as pay. For a
-//!    drafter that makes all tokens in one pass, the length is planned for the tokens left after this selection.
-//! 5. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
-//! 6. **The next step's prompts** (`cost.rs`): if the next step verifies the draft tokens, its prompts are not known
+//! 3. **Stopping** (`round.rs`): after each draft pass the policy goes on with the requests whose next token is expected
+//!    to pay, if the pass as a whole pays. A token that is not drafted yet may still be dropped, so it is worth the mean
+//!    of what is left then (`options.rs`).
+//! 4. **Selection** (`round.rs`): of all drafted tokens, the tokens most likely to survive are verified, as many as pay.
+//!    Lengths are planned for the tokens left after this selection.
+//! 5. **Asking** (`asking.rs`): decisions between passes and before verification take time. Now and then a step drafts
+//!    all it may, and the policy computes on its confidences what each way of deciding would have earned.
+//! 6. **The door** (`door.rs`): a request whose prompt costs the draft model more time than drafting saves it is never
+//!    drafted for.
+//! 7. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
+//! 8. **The next step's prompts** (`cost.rs`): if the next step verifies the draft tokens, its prompts are not known
 //!    yet. The cost of a token is then an average over the prompts that usually come.
-//! 7. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
+//! 9. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
 //!    prompt sooner, so a second costs more tokens.
-//! 8. **Room for prompts**: while prompts wait or run, decode requests with their draft tokens may take at most a share
-//!    of the token budget. One draft token a request is always allowed.
-//! 9. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
-//!    drafting pays again.
-//! 10. **Lateness** (`lateness.rs`, off by default): while requests are about as fast as their TPOT bound, a second
+//! 10. **Room for prompts**: while prompts wait or run, decode requests with their draft tokens may take at most a share
+//!     of the token budget. One draft token a request is always allowed.
+//! 11. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
+//!     drafting pays again.
+//! 12. **Lateness** (`lateness.rs`, off by default): while requests are about as fast as their TPOT bound, a second
 //!     costs more.
 
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
-use crate::foresight::asking::{Asking, Asks};
+use crate::foresight::asking::{Asking, Asks, INTERVAL, WAYS};
 use crate::foresight::cost::Costs;
+use crate::foresight::door::Door;
 use crate::foresight::lateness::Lateness;
 use crate::foresight::odds::Odds;
 use crate::foresight::price::{Backlog, decode_rate};
-use crate::foresight::ranked::Ranked;
+use crate::foresight::round::{Round, Scales};
 use crate::foresight::settings::{Foresight, PriceOfTime};
 use foretoken_sim::{
-    BatchView, Continue, DraftLimits, DraftPlan, Drafting, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome,
-    Wants,
+    BatchView, Continue, DraftLimits, DraftPlan, Drafting, Drafts, NewRequest, RequestId, SpecPolicy, Speculation,
+    StepOutcome, Wants,
 };
 
 impl Definition for Foresight {
@@ -81,6 +88,9 @@ impl Definition for Foresight {
     }
 }
 
+/// After this number of probes that the engine did not let select, no more are made.
+const UNASKED: u32 = 4;
+
 /// The policy `foresight` while the engine runs: its settings, and what it keeps from step to step.
 struct Running {
     params: Foresight,
@@ -90,32 +100,36 @@ struct Running {
     costs: Costs,
     odds: Odds,
     asking: Asking,
-    /// The first draft pass of this step after which the policy decides whether to draft on; `u32::MAX` if it decides
-    /// after none.
-    asks_from: u32,
+    /// When this step decides.
+    asks: Asks,
+    /// The draft length that was planned for this step if tokens are dropped before verification (`planned`), and if all
+    /// are verified (`whole`).
+    planned: u32,
+    whole: u32,
+    /// Whether this step drafts as many tokens as it may, to measure what each way of deciding earns.
+    probes: bool,
+    /// Number of probes after the last selection for which the engine did not ask which tokens are verified.
+    unasked: u32,
     backlog: Backlog,
     lateness: Lateness,
+    door: Door,
     slots: u32,
     /// The price of step time, in tokens per second: a choice is worth its tokens − price · seconds. `None` if choices
     /// are compared by the step's own ratio of tokens to seconds.
     price: Option<f64>,
-    /// Estimated seconds of the draft passes of this step, and the number of these passes. A pass counts once the
-    /// policy has read its confidences.
-    draft_s: f64,
-    passes: u32,
+    /// The draft tokens of this step so far.
+    round: Round,
+    /// The draft tokens that a step would have made that decides otherwise.
+    replayed: Round,
     /// For each request: the probability that all tokens drafted for it in this step so far are accepted.
     reach: Vec<f64>,
-    /// The tokens drafted in this step, sorted into buckets by survival, the probability that a token and all before it
-    /// are accepted.
-    ranked: Ranked,
     /// For each request and depth: the survival of each drafted token, that is, the probability that it and all before
     /// it are accepted; `longest` entries a request.
     survival: Vec<f64>,
-    /// Requests that may get one more draft token in this step: (index into the batch, expected survival of that
-    /// token). Survival is the probability that a token and all before it are accepted.
-    going_on: Vec<(u32, f64)>,
     /// For each depth from 1: the number of the batch's requests whose limit allows a draft token at that depth.
     drafters: Vec<u32>,
+    /// The same if all requests may draft.
+    everyone: Vec<u32>,
     steps_without_drafts: u32,
     /// Number of steps in a row in which the policy drafted tokens and verified none of them.
     steps_unverified: u32,
@@ -135,18 +149,22 @@ impl Running {
             costs: Costs::new(context, params.costs()),
             odds: Odds::new(longest, params.calibrate, params.confidences),
             asking: Asking::default(),
-            asks_from: 1,
+            asks: Asks::Never,
+            planned: 0,
+            whole: 0,
+            probes: false,
+            unasked: 0,
             backlog: Backlog::default(),
             lateness: Lateness::new(&params),
+            door: Door::new(&params),
             slots: context.max_num_seqs,
             price: None,
-            draft_s: 0.0,
-            passes: 0,
+            round: Round::default(),
+            replayed: Round::with_room(context.max_num_seqs),
             reach: Vec::new(),
-            ranked: Ranked::default(),
             survival: Vec::new(),
-            going_on: Vec::new(),
             drafters: Vec::new(),
+            everyone: Vec::with_capacity(longest as usize + 1),
             steps_without_drafts: 0,
             steps_unverified: 0,
             room: longest,
@@ -154,13 +172,8 @@ impl Running {
         }
     }
 
-    /// The worth of a choice that is expected to make `tokens` tokens in `seconds` seconds: tokens − price · seconds,
-    /// or tokens / seconds if no price of time is set.
-    fn worth(&self, tokens: f64, seconds: f64) -> f64 {
-        match self.price {
-            Some(price) => tokens - price * seconds,
-            None => tokens / seconds,
-        }
+    fn scales(&self) -> Scales<'_> {
+        Scales { costs: &self.costs, odds: &self.odds, price: self.price, trim: self.params.trim }
     }
 
     /// Begins a step: clears the state of the last step, and sets the price of time and the most draft tokens per
@@ -168,9 +181,7 @@ impl Running {
     fn begin(&mut self, batch: &BatchView) {
         self.costs.begin(batch);
         self.odds.begin(batch.len());
-        self.draft_s = 0.0;
-        self.passes = 0;
-        self.ranked.clear();
+        self.round.begin();
         self.reach.clear();
         self.reach.resize(batch.len(), 1.0);
         self.survival.clear();
@@ -184,11 +195,11 @@ impl Running {
             self.drafters[depth] += self.drafters[depth + 1];
         }
         self.backlog.begin(batch, self.slots, self.budget);
-        let rate = || decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
+        let steady = decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
         self.price = match self.params.price {
             PriceOfTime::Step => None,
             PriceOfTime::Decode => {
-                let decode = self.params.price_factor * rate();
+                let decode = self.params.price_factor * steady.price(self.params.weigh_others);
                 let price = match self.params.weigh_backlog {
                     true => self.backlog.price(batch, decode, self.costs.request_s()),
                     false => decode,
@@ -204,27 +215,56 @@ impl Running {
     }
 
     /// The draft length, common to all requests, with the greatest worth (tokens minus the price of time) as expected
-    /// before drafting.
-    fn planned(&self, batch: &BatchView) -> Planned {
-        let seconds = self.costs.idle_s() + self.costs.verify_s(0);
-        let mut best = Planned { length: 0, worth: self.worth(batch.len() as f64, seconds), seconds };
-        let (mut tokens, mut reach, mut drafts, mut draft_s) = (batch.len() as f64, 1.0, 0, 0.0);
+    /// before drafting. With `drops`, tokens that will not pay their verification are counted as dropped.
+    fn planned(&self, batch: &BatchView, drafters: &[u32], drops: bool) -> Planned {
+        let scales = self.scales();
+        let n = batch.len() as f64;
+        let plain_s = self.costs.idle_s() + self.costs.verify_s(0);
+        let mut best = Planned { length: 0, tokens: n, worth: scales.worth(n, plain_s) };
+        let (mut tokens, mut gross, mut reach, mut drafts, mut draft_s) = (n, n, 1.0, 0, 0.0);
         for depth in 1..=self.longest {
-            let m = self.drafters[depth as usize];
+            let m = drafters[depth as usize];
             if m == 0 {
                 break;
             }
-            reach *= self.odds.at_depth(depth);
-            tokens += reach * f64::from(m);
             drafts += u64::from(m);
             draft_s = self.costs.draft_s(batch, depth, m, drafts, draft_s, self.parallel);
-            let seconds = draft_s + self.costs.verify_s(drafts);
-            let worth = self.worth(tokens, seconds);
+            let seconds = if drops {
+                // The price of its verification is taken from each token.
+                let each_s = self.costs.verify_s(drafts) - self.costs.verify_s(drafts - u64::from(m));
+                let price = self.price.unwrap_or_default() * each_s / f64::from(m);
+                tokens += f64::from(m) * self.odds.worth_at(depth, reach, price, true);
+                draft_s + self.costs.verify_s(0)
+            } else {
+                tokens += f64::from(m) * reach * self.odds.at_depth(depth);
+                draft_s + self.costs.verify_s(drafts)
+            };
+            reach *= self.odds.at_depth(depth);
+            gross += f64::from(m) * reach;
+            let worth = scales.worth(tokens, seconds);
             if worth > best.worth {
-                best = Planned { length: depth, worth, seconds };
+                best = Planned { length: depth, tokens: gross, worth };
             }
         }
         best
+    }
+
+    /// What the best step gains over a step of a server that drafts for none of its decode requests, in tokens a token
+    /// of output, if all requests of the batch may draft.
+    fn gain(&mut self, batch: &BatchView, planned: Planned) -> f64 {
+        let n = batch.len();
+        let best = if self.drafters.get(1).is_none_or(|&m| m as usize == n) {
+            planned
+        } else {
+            let mut everyone = std::mem::take(&mut self.everyone);
+            everyone.clear();
+            everyone.resize(self.longest as usize + 1, n as u32);
+            let best = self.planned(batch, &everyone, self.drops());
+            self.everyone = everyone;
+            best
+        };
+        let plain_s = self.costs.idle_s() - self.costs.idle_alone_s() + self.costs.verify_s(0);
+        (best.worth - self.scales().worth(n as f64, plain_s)) / best.tokens
     }
 
     /// The draft length, common to all requests, with the greatest worth (tokens minus the price of time), for a
@@ -251,9 +291,9 @@ impl Running {
     /// Adds this step's draft tokens to the mean gain of each depth. A token's gain is its survival (probability that
     /// it and all before it are accepted) minus the price of its verification, in tokens. A negative gain counts as 0.
     fn learn_gains(&mut self, batch: &BatchView, drafts: &Drafts, price: f64) {
-        let all = self.ranked.len().max(1);
+        let all = self.round.ranked.len().max(1);
         let each = price * (self.costs.verify_s(all) - self.costs.verify_s(0)) / all as f64;
-        for depth in 1..=self.passes {
+        for depth in 1..=self.round.passes {
             let at = |i: usize| self.survival[i * self.longest as usize + depth as usize - 1];
             let drafted = (0..batch.len()).filter(|&i| drafts.draft_len[i] >= depth);
             let (sum, n) = drafted.fold((0.0, 0.0), |(sum, n), i| (sum + (at(i) - each).max(0.0), n + 1.0));
@@ -263,28 +303,60 @@ impl Running {
         }
     }
 
-    /// Chooses after which draft passes of this step the policy decides whether to draft on.
-    fn ask(&mut self, planned: Planned) {
-        let share = f64::from(planned.length) * self.costs.decision_s() / planned.seconds;
-        let asks = match self.params.weigh_asking && self.price.is_some() {
-            true => self.asking.begin(planned.worth, share),
-            false => Asks::Always,
-        };
-        self.asks_from = match asks {
+    /// Whether lengths are planned for tokens that may be dropped before verification.
+    fn drops(&self) -> bool {
+        self.params.trim && self.params.expect_trim && self.price.is_some()
+    }
+
+    /// Which ways of deciding ([`WAYS`]) the settings and the drafter allow.
+    fn open(&self) -> [bool; WAYS.len()] {
+        let stops = self.params.stop && !self.parallel;
+        [stops, stops, self.params.trim, true]
+    }
+
+    /// Chooses when this step decides, and whether it is a probe.
+    fn ask(&mut self, batch: &BatchView) {
+        let open = self.open();
+        let first = WAYS[open.iter().position(|&open| open).unwrap_or(WAYS.len() - 1)];
+        self.asks = first;
+        if !self.params.weigh_asking || self.price.is_none() {
+            return;
+        }
+        if !self.params.confidences {
+            // All tokens of a depth look alike, so decisions after drafting are those before it.
+            self.asks = Asks::Never;
+            return;
+        }
+        // Where decisions take less time than probes would, they are made.
+        let decisions = if self.parallel { 1 } else { self.planned + 1 };
+        let decisions_s = f64::from(decisions) * self.costs.decision_s();
+        let more = if self.parallel { 0 } else { self.longest - self.planned };
+        let probe_s = f64::from(more) * self.costs.draft_pass_s(batch, self.longest, batch.len() as u32);
+        if decisions_s * f64::from(INTERVAL) > probe_s && self.unasked < UNASKED {
+            self.asks = self.asking.best(open);
+            self.probes = self.asking.probes_now();
+        }
+    }
+
+    /// The first draft pass of this step after which the policy decides whether to draft on; `u32::MAX` if it decides
+    /// after none.
+    fn asks_from(&self) -> u32 {
+        match self.asks {
+            _ if self.probes => u32::MAX,
             Asks::Always => 1,
-            Asks::AtPlannedEnd => planned.length,
-            Asks::Never => u32::MAX,
-        };
-        self.costs.asked_from(self.asks_from);
+            Asks::AtPlannedEnd => self.planned.max(1),
+            Asks::Selects | Asks::Never => u32::MAX,
+        }
     }
 
     /// Reads the draft passes that ran since the last call. Stores the survival of their tokens (probability that a
     /// token and all before it are accepted), and adds the estimated seconds of the passes and of the decisions after
     /// them.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
-        while self.passes < drafts.passes {
-            self.passes += 1;
-            let depth = self.passes;
+        let asks_from = self.asks_from();
+        while self.round.passes < drafts.passes {
+            self.round.passes += 1;
+            let depth = self.round.passes;
             let (mut m, mut total) = (0, 0);
             for i in 0..batch.len() {
                 total += u64::from(drafts.draft_len[i].min(depth));
@@ -294,58 +366,49 @@ impl Running {
                 m += 1;
                 self.reach[i] *= self.odds.chance(drafts, i, depth);
                 self.survival[i * self.longest as usize + depth as usize - 1] = self.reach[i];
-                self.ranked.add(self.reach[i]);
+                self.round.ranked.add(self.reach[i]);
             }
             if m > 0 {
-                self.draft_s = self.costs.draft_s(batch, depth, m, total, self.draft_s, self.parallel);
-                if (self.asks_from..self.longest).contains(&depth) {
-                    self.draft_s += self.costs.decision_s();
+                self.round.draft_s = self.costs.draft_s(batch, depth, m, total, self.round.draft_s, self.parallel);
+                if (asks_from..self.longest).contains(&depth) {
+                    self.round.draft_s += self.costs.decision_s();
                 }
             }
         }
     }
 
-    /// Chooses how many of the drafted tokens to verify: the number with the greatest worth (tokens minus the price of
-    /// time), where the likeliest tokens come first. Without the setting `trim`, all drafted tokens are verified.
-    fn verified(&self, n: usize) -> Verified {
-        let draft_s = if self.passes > 0 { self.draft_s } else { self.costs.idle_s() };
-        let mut best = Verified { worth: f64::NEG_INFINITY, ..Verified::default() };
-        let all = self.ranked.len();
-        self.ranked.prefixes(|count, survive, least| {
-            if !self.params.trim && count < all {
-                return;
-            }
-            let (tokens, seconds) = (n as f64 + survive, draft_s + self.costs.verify_s(count));
-            let worth = self.worth(tokens, seconds);
-            if worth > best.worth {
-                best = Verified { count, worth, tokens, seconds, least };
-            }
-        });
-        best
+    /// Computes what each way of deciding would have earned on the tokens of this step, which drafted all that it may.
+    fn learn_asking(&mut self, batch: &BatchView) {
+        let (longest, planned) = (self.longest, self.planned);
+        let scales = Scales { costs: &self.costs, odds: &self.odds, price: self.price, trim: self.params.trim };
+        // A selection costs a decision, too.
+        let selects = if self.params.trim { self.price.unwrap_or(0.0) * self.costs.decision_s() } else { 0.0 };
+        let whole = Scales { trim: false, ..scales };
+        let ways = [
+            (1, longest, &scales, selects),
+            (planned.max(1), longest, &scales, selects),
+            (u32::MAX, planned, &scales, selects),
+            (u32::MAX, self.whole, &whole, 0.0),
+        ];
+        let mut earned = [f64::NEG_INFINITY; WAYS.len()];
+        let open = self.open();
+        for way in (0..WAYS.len()).filter(|&way| open[way]) {
+            let (from, until, scales, selects) = ways[way];
+            let lengths = (longest, from, until);
+            let found = self.replayed.replay(batch, &self.survival, lengths, self.parallel, scales);
+            earned[way] = found.worth - selects;
+        }
+        self.asking.learn(earned, batch.len());
     }
 }
 
-/// The draft length for all requests that is planned before drafting, with its worth in tokens (expected tokens minus
-/// the price of time).
+/// A draft length for all requests, with the expected tokens of its step and their worth (tokens minus the price of
+/// time).
 #[derive(Clone, Copy, Debug)]
 struct Planned {
     length: u32,
-    worth: f64,
-    /// Estimated seconds of a step in which all requests draft and verify the planned length.
-    seconds: f64,
-}
-
-/// The drafted tokens that the policy chose to verify: their number, and the worth, the expected tokens and the seconds
-/// of a step that verifies them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Verified {
-    count: u64,
-    worth: f64,
     tokens: f64,
-    seconds: f64,
-    /// The draft tokens are sorted into buckets by survival (the probability that a token and all before it are
-    /// accepted). This is the lower edge of the lowest bucket whose tokens are verified.
-    least: f64,
+    worth: f64,
 }
 
 impl SpecPolicy for Running {
@@ -357,61 +420,63 @@ impl SpecPolicy for Running {
         if self.params.confidences { Wants::CONFIDENCE } else { Wants::default() }
     }
 
+    fn drafts_for_next(&mut self, request: &NewRequest) -> bool {
+        self.door.lets_in(request, &self.costs)
+    }
+
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.begin(batch);
-        let mut planned = self.planned(batch);
-        if self.parallel
-            && self.params.trim
-            && self.params.expect_trim
-            && let Some(price) = self.price
+        let planned = self.planned(batch, &self.drafters, self.drops());
+        self.planned = match self.price {
+            Some(price) if self.parallel && self.drops() => self.planned_block(batch, price),
+            _ => planned.length,
+        };
+        self.whole = if self.drops() { self.planned(batch, &self.drafters, false).length } else { self.planned };
+        if let Some(price) = self.price
+            && self.params.decline
         {
-            planned.length = self.planned_block(batch, price);
+            let gain = self.gain(batch, planned);
+            self.door.begin(price, gain);
         }
-        self.asks_from = u32::MAX;
-        if planned.length == 0 {
+        // Where all requests must draft as many tokens, engines do not ask which of them are verified.
+        self.unasked += u32::from(std::mem::take(&mut self.probes));
+        self.asks = Asks::Never;
+        if self.planned.max(self.whole) > 0 {
+            self.ask(batch);
+        }
+        let asks_from = self.asks_from();
+        self.costs.asked_from(asks_from);
+        let length = match self.asks {
+            _ if self.probes && self.parallel => self.planned.max(self.whole),
+            _ if self.probes || asks_from <= self.longest => self.longest,
+            Asks::Never => self.whole,
+            _ => self.planned,
+        };
+        plan.fill(length);
+        if length == 0 {
             self.steps_without_drafts += 1;
             plan.fill(u32::from(self.steps_without_drafts.is_multiple_of(self.params.probe_every)));
-            return;
         }
-        if self.params.stop && !self.parallel {
-            self.ask(planned);
-        }
-        plan.fill(if self.asks_from <= self.longest { self.longest } else { planned.length });
     }
 
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        if !(self.asks_from..self.longest).contains(&drafts.passes) {
+        if !(self.asks_from()..self.longest).contains(&drafts.passes) {
             drafts.nothing_to_decide();
             return Continue::Yes;
         }
         self.take_in(batch, drafts);
-        let (depth, now) = (self.passes, self.verified(batch.len()));
-        let price = self.price.unwrap_or(now.tokens / now.seconds);
-        let next = self.odds.at_depth(depth + 1);
-        self.going_on.clear();
+        let depth = self.round.passes;
+        self.round.going_on.clear();
         for i in 0..batch.len() {
             if drafts.draft_len[i] >= depth && batch.limit[i].min(self.longest) > depth {
-                self.going_on.push((i as u32, self.reach[i] * next));
+                self.round.going_on.push((i as u32, self.reach[i]));
             }
         }
-        // A token is not drafted if its expected survival (the probability that it and all before it are accepted) is
-        // at most the price of the time in which it is verified.
-        let m = self.going_on.len() as u64;
-        let each = (self.costs.verify_s(now.count + m) - self.costs.verify_s(now.count)) / m.max(1) as f64;
-        self.going_on.retain(|&(_, survives)| survives > price * each);
-        let m = self.going_on.len() as u64;
-        if m == 0 {
+        let scales = Scales { costs: &self.costs, odds: &self.odds, price: self.price, trim: self.params.trim };
+        if !self.round.goes_on(batch, self.longest, &scales) {
             return Continue::Stop;
         }
-        let gain: f64 = self.going_on.iter().map(|&(_, survives)| survives).sum();
-        let decision_s = if depth + 1 < self.longest { self.costs.decision_s() } else { 0.0 };
-        let more =
-            self.costs.draft_pass_s(batch, depth + 1, m as u32) + decision_s + self.costs.verify_s(now.count + m)
-                - self.costs.verify_s(now.count);
-        if self.worth(now.tokens + gain, now.seconds + more) <= now.worth {
-            return Continue::Stop;
-        }
-        let mut going_on = self.going_on.iter().map(|&(i, _)| i as usize).peekable();
+        let mut going_on = self.round.going_on.iter().map(|&(i, _)| i as usize).peekable();
         for i in 0..batch.len() {
             if going_on.peek() == Some(&i) {
                 going_on.next();
@@ -423,17 +488,27 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        self.take_in(batch, drafts);
-        let chosen = self.verified(batch.len());
-        if self.price.is_some() && self.params.stop && !self.parallel && self.passes > 0 {
-            self.asking.end(chosen.worth, batch.len());
+        let selects = self.params.trim && (self.asks != Asks::Never || self.probes);
+        if selects || self.probes {
+            self.take_in(batch, drafts);
         }
+        self.unasked = 0;
+        if std::mem::take(&mut self.probes) {
+            self.learn_asking(batch);
+        }
+        if !selects {
+            drafts.nothing_to_decide();
+            self.steps_unverified = 0;
+            return;
+        }
+        self.costs.selected();
+        let chosen = self.round.verified(batch.len(), &self.scales());
         if self.parallel
             && let Some(price) = self.price
         {
             self.learn_gains(batch, drafts, price);
         }
-        if chosen.count == self.ranked.len() {
+        if chosen.count == self.round.ranked.len() {
             self.steps_unverified = 0;
             return;
         }
@@ -446,12 +521,12 @@ impl SpecPolicy for Running {
             drafts.verify_len.iter_mut().zip(drafted).for_each(|(verify, &drafted)| *verify = drafted.min(1));
             return;
         }
-        let stride = self.longest as usize;
+        let (stride, ranked) = (self.longest as usize, &self.round.ranked);
         for (i, verify) in drafts.verify_len.iter_mut().enumerate() {
             let row = &self.survival[i * stride..][..drafts.draft_len[i] as usize];
             *verify = match chosen.count {
                 0 => 0,
-                _ => row.iter().take_while(|&&survives| self.ranked.is_kept(survives, chosen.least)).count() as u32,
+                _ => row.iter().take_while(|&&survives| ranked.is_kept(survives, chosen.least)).count() as u32,
             };
         }
     }
@@ -459,10 +534,12 @@ impl SpecPolicy for Running {
     fn observe(&mut self, outcome: &StepOutcome) {
         self.costs.observe(outcome);
         self.odds.observe(outcome);
+        self.door.observe(outcome);
     }
 
     fn request_finished(&mut self, id: RequestId) {
         self.lateness.forget(id);
+        self.door.finished();
     }
 }
 

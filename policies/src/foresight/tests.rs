@@ -2,6 +2,7 @@
 //! on-off setting turns off.
 
 use super::*;
+use crate::foresight::ranked::Ranked;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, outcome};
 use foretoken_sim::{ChunkTotals, Time};
 
@@ -203,7 +204,7 @@ fn a_block_is_planned_for_what_is_left_after_trimming() {
     // All draft tokens of every second request are right, all others are wrong. So before drafting, a token is expected
     // to be accepted with a probability of about one half.
     let passes = |expect_trim| {
-        let mut run = Run::of(&Foresight { expect_trim, ..Foresight::default() }, &context);
+        let mut run = Run::of(&Foresight { expect_trim, weigh_others: false, ..Foresight::default() }, &context);
         let batch = Batch::new(&[100; 8], &[8; 8]);
         let accepted = [8, 0, 8, 0, 8, 0, 8, 0];
         let confidence = |i: usize, _| if i.is_multiple_of(2) { 0.99 } else { 0.01 };
@@ -214,6 +215,104 @@ fn a_block_is_planned_for_what_is_left_after_trimming() {
     };
     let (with, without) = (passes(true), passes(false));
     assert!(with >= 4 && without == 0, "{with} {without}");
+}
+
+/// A request is declined if its prompt costs the draft model more time than drafting for its output gains. None is
+/// declined before some requests have ended, and every 64th that would be is let in.
+#[test]
+fn a_prompt_that_costs_more_than_drafting_gains_is_declined() {
+    let mut door = Door::new(&Foresight::default());
+    let mut costs = Costs::new(&CONTEXT, Foresight::default().costs());
+    costs.begin(&Batch::new(&[100; 4], &[8; 4]).view());
+    let mut drafts = Drafts::default();
+    drafts.reset(1, 8);
+    let request = |prompt_len: u32, num_cached_tokens: u32| NewRequest {
+        prompt_len,
+        num_cached_tokens,
+        max_tokens: 10_000,
+        ..NewRequest::default()
+    };
+    // A request emits 40 tokens, and drafting gains 0.25 tokens for each: 10 tokens. A second costs 100 tokens.
+    door.begin(100.0, 0.25);
+    let pays = |tokens: u32, costs: &Costs| 100.0 * costs.draft_prompt_s(tokens) < 10.0;
+    let long = (1..).map(|i| i * 1000).find(|&tokens| !pays(tokens, &costs)).expect("some prompt is too long");
+    let serve = |door: &mut Door| {
+        (0..10).for_each(|_| door.observe(&StepOutcome { ids: &[0], ..outcome(&drafts, &[3], &[3]) }));
+        door.finished();
+    };
+    (0..15).for_each(|_| serve(&mut door));
+    assert!(door.lets_in(&request(long, 0), &costs), "too few requests have ended");
+    (0..100).for_each(|_| serve(&mut door));
+    assert!(door.lets_in(&request(long / 2, 0), &costs));
+    assert!(door.lets_in(&request(long, long / 2), &costs), "the prefix cache has half");
+    let let_in = (0..640).filter(|_| door.lets_in(&request(2 * long, 0), &costs)).count();
+    assert_eq!(let_in, 10, "every 64th");
+    // A server without drafts is worth more: none is let in.
+    door.begin(100.0, -0.1);
+    assert!(!door.lets_in(&request(1, 0), &costs));
+}
+
+/// Between passes a token that is not drafted yet is worth the mean of what is left of it after selection. Half of all
+/// tokens have the chance 0.95, the other half 0.05: with selection the next pass pays, without it it does not.
+#[test]
+fn a_token_that_may_be_dropped_is_worth_its_chance_to_be_good() {
+    let passes = |trim: bool| {
+        // A verified token costs about 0.6 tokens of time.
+        let mut context = CONTEXT;
+        context.belief.target.gamma_s = context.belief.target.delta_s / 5.0;
+        let profile = context.belief;
+        let context = PolicyContext { profile: &profile, ..context };
+        let params =
+            Foresight { trim, calibrate: false, weigh_asking: false, weigh_others: false, ..Foresight::default() };
+        let mut run = Run::of(&params, &context);
+        let batch = Batch::new(&[100; 8], &[8; 8]);
+        // Which tokens are good changes with the depth, so that the chance of the next one is not known.
+        let confidence = |i: usize, depth: usize| if (i + depth).is_multiple_of(2) { 0.95 } else { 0.05 };
+        (0..300).for_each(|_| _ = run.step(&batch, confidence, &[1, 0, 1, 0, 1, 0, 1, 0]));
+        run.step(&batch, confidence, &[1, 0, 1, 0, 1, 0, 1, 0]).passes
+    };
+    assert!(passes(true) > passes(false), "{} {}", passes(true), passes(false));
+}
+
+/// A decision of 0.3 ms does not pay where confidences say nothing, and pays where they say all.
+#[test]
+fn decisions_are_made_where_confidences_pay_for_them() {
+    let asked = |informs: bool| {
+        let params = Foresight { calibrate: false, ..Foresight::default() };
+        let Speculation::Policy(mut policy) = params.build(&CONTEXT) else { unreachable!() };
+        let mut asked = 0;
+        for step in 0..600u64 {
+            let mut batch = Batch::new(&[100; 8], &[8; 8]);
+            batch.step = step;
+            // With information, each request's tokens are right up to a depth that its confidences show.
+            let depth = |i: usize| (step as usize + 3 * i) % 9;
+            let confidence = (0..8)
+                .map(|i| {
+                    (0..9)
+                        .map(|at| match informs {
+                            true if at < depth(i) => 0.99,
+                            true => 0.01,
+                            false => 0.6,
+                        })
+                        .collect()
+                })
+                .collect();
+            let mut script = foretoken_sim::scripted::Scripted { confidence, ..Default::default() };
+            let drafts = script.decide(&mut policy, &batch.view(), 8, &mut Vec::new());
+            let accepted: Vec<u32> = (0..8).map(|i| drafts.verify_len[i].min(depth(i) as u32)).collect();
+            asked += u32::from(step >= 300 && script.decisions > 0);
+            let (passes, decisions_s) = (f64::from(drafts.passes), f64::from(script.decisions) * 3e-4);
+            policy.observe(&StepOutcome {
+                ids: &batch.ids,
+                drafted: &drafts.draft_len,
+                draft_time: Time::from_s(passes * BELIEF.draft.pass_s(800.0, 8.0) + decisions_s),
+                verify_time: Time::from_s(BELIEF.target.pass_s(800.0, 24.0)),
+                ..outcome(&drafts, &drafts.verify_len, &accepted)
+            });
+        }
+        asked
+    };
+    assert!(asked(true) > 200 && asked(false) < 20, "{} {}", asked(true), asked(false));
 }
 
 #[test]

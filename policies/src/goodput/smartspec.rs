@@ -17,7 +17,9 @@ use crate::shared::acceptance::{OwnRates, Rate};
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depths, Estimate};
 use crate::shared::weighed::Weighed;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, PassShape, SpecPolicy, Speculation, StepOutcome};
+use foretoken_sim::{
+    BatchView, DraftLimits, DraftPlan, Explanation, NewRequest, PassShape, SpecPolicy, Speculation, StepOutcome,
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the policy `smartspec`, which takes the draft length with the best estimated goodput. The paper gives no
@@ -192,7 +194,7 @@ impl SpecPolicy for BestLength {
         DraftLimits::chain(self.longest)
     }
 
-    fn drafts_for_next(&mut self) -> bool {
+    fn drafts_for_next(&mut self, _: &NewRequest) -> bool {
         self.zeroes.drafts_for_next()
     }
 

@@ -14,7 +14,9 @@ use crate::shared::acceptance::{OwnRates, Rate};
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depths, Estimate};
 use crate::shared::weighed::Weighed;
-use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, RequestId, SpecPolicy, Speculation, StepOutcome};
+use foretoken_sim::{
+    BatchView, DraftLimits, DraftPlan, Explanation, NewRequest, RequestId, SpecPolicy, Speculation, StepOutcome,
+};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the policy `smartspec-request`, which divides the batch's draft tokens among requests by their
@@ -142,7 +144,7 @@ impl SpecPolicy for Running {
         DraftLimits::chain(self.longest)
     }
 
-    fn drafts_for_next(&mut self) -> bool {
+    fn drafts_for_next(&mut self, _: &NewRequest) -> bool {
         self.zeroes.drafts_for_next()
     }
 

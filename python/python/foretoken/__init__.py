@@ -12,16 +12,17 @@ import json as _json
 from typing import Any as _Any
 
 from foretoken import _native
-from foretoken._native import Batch, Chunks, Drafts, Outcome, Tree, __version__
+from foretoken._native import Batch, Chunks, Drafts, NewRequest, Outcome, Tree, __version__
 from foretoken.errors import BadInput, Error
 from foretoken.experiment import ForetokenWarning, capacity, decide, fleet, merge, run, shard, state
 from foretoken.files import Profile, TruthTable
 from foretoken.policy import Beam, Belief, Coefficients, Context, Expansion, Limit, PassTimes, Policy
 from foretoken.results import Capacity, Fleet, Results
-from foretoken.seat import Observed, Seat, Setup, View
+from foretoken.seat import Admitted, Observed, Seat, Setup, View
 from foretoken.server import Answer, ask, calibrate, observe, recommend
 
 __all__ = [
+    "Admitted",
     "Answer",
     "BadInput",
     "Batch",
@@ -37,6 +38,7 @@ __all__ = [
     "Expansion",
     "ForetokenWarning",
     "Limit",
+    "NewRequest",
     "Observed",
     "Outcome",
     "PassTimes",

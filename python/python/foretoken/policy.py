@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from foretoken import _native
-from foretoken._native import Batch, Drafts, Outcome
+from foretoken._native import Batch, Drafts, NewRequest, Outcome
 from foretoken.errors import BadInput
 
 __all__ = ["Beam", "Belief", "Coefficients", "Context", "Expansion", "Limit", "PassTimes", "Policy"]
@@ -221,8 +221,12 @@ class Policy:
         """
         raise NotImplementedError
 
-    def drafts_for_next(self) -> bool:
-        """Returns whether the request that is being admitted may ever be drafted for. Default: ``True``.
+    def drafts_for_next(self, request: NewRequest) -> bool:
+        """Returns whether a request that is being admitted may ever be drafted for. Default: ``True``.
+
+        Parameters
+        ----------
+        request : NewRequest
 
         Returns
         -------

@@ -146,6 +146,31 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request that is scheduled for the first time.
+
+    Parameters
+    ----------
+    id : hashable
+    prompt_len : int
+        Tokens of its prompt.
+    num_cached_tokens : int
+        Tokens of its prompt that are in the prefix cache.
+    max_tokens : int
+        The most tokens that it may emit.
+    num_running, num_waiting : int
+        Requests that run, with this one, and that wait.
+    """
+
+    id: Hashable
+    prompt_len: int
+    num_cached_tokens: int = 0
+    max_tokens: int = 2**32 - 1
+    num_running: int = 1
+    num_waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What a step gave. All lists have one entry for each request that decoded; without any, only prompts ran.
 
@@ -208,9 +233,19 @@ class Seat:
         """The most that the policy drafts for a request: in the next step, and ever."""
         return self._native.limits()
 
-    def drafts_for_next(self) -> bool:
-        """Whether the drafter reads the prompt of the request that is admitted next."""
-        return self._native.drafts_for_next()
+    def drafts_for_next(self, request: Admitted | _native.NewRequest) -> bool:
+        """Whether the drafter reads the prompt of a request that is admitted.
+
+        Parameters
+        ----------
+        request : Admitted or NewRequest
+        """
+        return self._native.drafts_for_next(
+            self._number(request.id),
+            (request.prompt_len, request.num_cached_tokens),
+            request.max_tokens,
+            (request.num_running, request.num_waiting),
+        )
 
     def choose(self, view: View | _native.Batch) -> list[int]:
         """The draft length of each request, at most its limit.

@@ -77,7 +77,7 @@ fn policies(s: &Standings) -> Table {
         ("interval", "the middle 95 % of ranks when scenarios and seeds are drawn again"),
         ("policy", ""),
         ("score", "mean over scenarios of min(L, 30)"),
-        ("mean L", "100 ln(E2E / E2E of the reference)"),
+        ("mean L", "100 ln(E2E / E2E of the reference); of a batch, the time until its last request ends"),
         ("worst L", ""),
         ("in", "the scenario of the greatest loss"),
         ("behind the best fixed length", "scenarios in which it loses for certain, with L against that length"),

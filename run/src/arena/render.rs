@@ -212,7 +212,7 @@ fn scenarios(s: &Standings) -> Grid {
 /// explained only if they occur in the tables.
 pub fn legend(s: &Standings) -> Vec<String> {
     let mut lines = vec![
-        "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario".to_owned(),
+        "L: 100 ln(mean E2E / mean E2E of the reference), paired by seed; the reference is the best oracle of a scenario; of a batch, the time until its last request ends".to_owned(),
         format!("score: mean over scenarios of L, each at most {:.0}; rank: by score, [ ] middle 95 % of {} draws of scenarios and seeds", 100.0 * CAP, DRAWS),
         "behind fixed: scenarios in which it loses to the best fixed length (0 included) for certain; worst by: its greatest L against that length".to_owned(),
         "tok/busy s, TTFT, p99 TPOT: geometric mean over scenarios against the reference".to_owned(),

@@ -8,6 +8,7 @@ use crate::spec::document::Path;
 use crate::spec::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::Cell;
+use foretoken_traces::ArrivalSpec;
 use serde::{Deserialize, Serialize};
 
 /// A scenario of the arena, with the latencies and rates of each policy and seed.
@@ -22,6 +23,10 @@ pub struct Scenario {
     pub seeds: Vec<u64>,
     /// Number of requests that arrived in a run: the smallest number over all runs.
     pub requests: u64,
+    /// Whether all requests are there at the start. Then a policy is judged by the time until the last one ends, and
+    /// not by the mean E2E.
+    #[serde(default)]
+    pub batch: bool,
     /// The policies that ran in the scenario, with their runs, in the order in which the experiment's plan lists the
     /// policies.
     pub entrants: Vec<Ran>,
@@ -63,6 +68,9 @@ pub enum Part {
 pub struct Numbers {
     /// Mean end-to-end latency of the run's finished requests, seconds.
     pub e2e_s: f64,
+    /// Seconds from the first arrival to the last end.
+    #[serde(default)]
+    pub duration_s: f64,
     /// Output tokens of finished requests / the summed time of the engine's steps in seconds. Time between steps does
     /// not count.
     pub busy_tok_s: f64,
@@ -100,6 +108,7 @@ impl Scenario {
             about: arena.about.clone(),
             seeds: plan.seeds.clone(),
             requests,
+            batch: matches!(plan.variants[0].experiment.workload.arrivals, ArrivalSpec::Batch(_)),
             entrants: entrants?,
         })
     }
@@ -130,6 +139,7 @@ impl Numbers {
         let s = &cell.summary;
         Some(Numbers {
             e2e_s: s.e2e?.mean,
+            duration_s: s.duration_s,
             busy_tok_s: s.busy_token_goodput_tok_s,
             ttft_s: s.ttft?.mean,
             tpot_p99_s: s.tpot.map(|q| q.p99),

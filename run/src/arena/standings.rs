@@ -1,8 +1,8 @@
 //! The standings, which are the arena's table over all scenarios: losses against each scenario's reference, scores, and
 //! ranks with intervals.
 //!
-//! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. The score
-//! is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
+//! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. Of a batch,
+//! whose requests are all there at the start, it is that of the times until the last request ends. The score is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
 //! reference is overloaded in a scenario, latencies there depend on the length of the run. For this scenario the ranks
 //! use another loss: ln(the best reference's / the policy's output tokens per second), where only time inside the
 //! engine's steps counts.
@@ -186,10 +186,15 @@ impl Ran {
 }
 
 impl Scenario {
-    /// The policy with the least mean E2E in the scenario among the policies for which `counts` is true. Of several
+    /// The time by which policies are judged: the mean E2E, or of a batch the time until its last request ends.
+    fn time(&self) -> fn(&Numbers) -> f64 {
+        if self.batch { |n| n.duration_s } else { |n| n.e2e_s }
+    }
+
+    /// The policy with the least mean [`time`](Scenario::time) in the scenario among the policies for which `counts` is true. Of several
     /// policies with equal E2E, the first one of the list.
     fn least(&self, counts: impl Fn(&Ran) -> bool) -> Option<&Ran> {
-        self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(|n| n.e2e_s).total_cmp(&b.mean(|n| n.e2e_s)))
+        self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(self.time()).total_cmp(&b.mean(self.time())))
     }
 
     /// The oracle to which policies that draft trees (`trees` is true) or chains are compared: the oracle of this kind
@@ -215,7 +220,7 @@ impl Scenario {
     /// `None` if no oracle of trees ran.
     fn tree_reference(&self) -> Option<TreeReference> {
         let best = Some(self.reference(true)).filter(|r| r.trees)?;
-        let to_chains = log_ratio(best, self.reference(false), |n| n.e2e_s);
+        let to_chains = log_ratio(best, self.reference(false), self.time());
         Some(TreeReference { policy: best.policy.clone(), to_chains })
     }
 
@@ -243,11 +248,11 @@ impl Scenario {
             let fastest = fastest.max_by(|a, b| a.mean(|n| n.busy_tok_s).total_cmp(&b.mean(|n| n.busy_tok_s)));
             log_ratios(fastest.unwrap_or(reference), ran, |n| n.busy_tok_s)
         } else {
-            log_ratios(ran, reference, |n| n.e2e_s)
+            log_ratios(ran, reference, self.time())
         };
         Some(Field {
-            loss: log_ratio(ran, reference, |n| n.e2e_s),
-            to_fixed: log_ratio(ran, self.best_fixed(), |n| n.e2e_s),
+            loss: log_ratio(ran, reference, self.time()),
+            to_fixed: log_ratio(ran, self.best_fixed(), self.time()),
             ranking,
             mean: Means::of(&ran.runs),
         })

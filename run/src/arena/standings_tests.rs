@@ -1,7 +1,8 @@
 use super::*;
 
 fn numbers(e2e_s: f64, busy_tok_s: f64, behind: bool) -> Numbers {
-    Numbers { e2e_s, busy_tok_s, ttft_s: 0.1, tpot_p99_s: Some(0.02), slo: Some(0.9), finished: 1000, behind }
+    let (duration_s, tpot_p99_s) = (100.0 / e2e_s, Some(0.02));
+    Numbers { e2e_s, duration_s, busy_tok_s, ttft_s: 0.1, tpot_p99_s, slo: Some(0.9), finished: 1000, behind }
 }
 
 fn ran(policy: &str, part: Part, e2e: [f64; 2], busy: f64, behind: bool) -> Ran {
@@ -10,7 +11,7 @@ fn ran(policy: &str, part: Part, e2e: [f64; 2], busy: f64, behind: bool) -> Ran 
 }
 
 fn scenario(set: ArenaSet, entrants: Vec<Ran>) -> Scenario {
-    Scenario { set, about: "a test".to_owned(), seeds: vec![1, 2], requests: 1000, entrants }
+    Scenario { set, about: "a test".to_owned(), seeds: vec![1, 2], requests: 1000, batch: false, entrants }
 }
 
 /// Two scenarios for tests: a light one in which policy `a` has a lower latency than policy `b`, and an overloaded one
@@ -59,6 +60,19 @@ fn the_loss_is_paired_and_against_the_least_oracle() {
     assert_eq!(standings.scenarios[0].best, "tree-c");
     assert_eq!(standings.scenarios[0].best_fixed, "fixed-1");
     assert!((row(&standings, "tree-c").mean - 0.9_f64.ln()).abs() < 1e-12, "below the oracle of chains");
+}
+
+/// In a batch the policy whose last request ends first is the best, even if its mean E2E is the longest.
+#[test]
+fn a_batch_is_judged_by_its_last_request() {
+    let (name, light) = two().swap_remove(0);
+    let standings = Standings::of(&[(name, Scenario { batch: true, ..light })], Vec::new(), None);
+    assert_eq!(
+        (&*standings.scenarios[0].reference, &*standings.scenarios[0].best_fixed),
+        ("other-oracle", "autoregressive")
+    );
+    let b = row(&standings, "b").fields[0].as_ref().unwrap();
+    assert!((b.loss.mean - (1.2_f64 / 1.6).ln()).abs() < 1e-12, "{:?}", b.loss);
 }
 
 /// If an oracle of trees ran in a scenario, policies that draft trees are compared with it. All other policies are

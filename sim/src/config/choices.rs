@@ -179,6 +179,7 @@ pub struct DecisionSeconds {
     /// that decide after each draft pass. On hardware the host then waits for the device.
     pub keep_drafting: f64,
     /// Time to choose which draft tokens are verified, seconds. It counts only for policies that choose among their
-    /// draft tokens.
+    /// draft tokens. The choice reads confidences, so on hardware the host waits for the last draft pass, and the pass
+    /// that verifies begins after the choice.
     pub select: f64,
 }

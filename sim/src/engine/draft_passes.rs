@@ -73,6 +73,17 @@ pub struct Ran {
     pub context: u64,
 }
 
+impl Ran {
+    /// Leaves out a request that had `computed` tokens in KV and ran `tokens` tokens, of which `kept` stay in KV.
+    pub fn leave_out(&mut self, computed: u32, tokens: u32, kept: u32) {
+        let (c, n) = (u64::from(computed), u64::from(tokens));
+        let all = &mut self.tokens;
+        (all.requests, all.batched, all.context) = (all.requests - 1, all.batched - n, all.context - c);
+        all.pairs -= n * c + n * (n + 1) / 2;
+        (self.requests, self.context) = (self.requests - 1, self.context - c - u64::from(kept));
+    }
+}
+
 impl DraftPasses {
     /// The draft passes at the end of a step, as they follow from the engine's settings and from the drafter.
     pub(super) fn of(derived: &Derived) -> DraftPasses {

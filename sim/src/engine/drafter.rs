@@ -11,6 +11,7 @@ use super::spec_decode::SpecDecode;
 use crate::drafts::Drafts;
 use crate::event_clock::EventClock;
 use crate::executor::{Chunk, Executor, Moment, StepPlan};
+use crate::new_request::NewRequest;
 use crate::oracle::OraclePolicy;
 use crate::policy::{BatchView, Continue, DraftPlan, Memory, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
@@ -30,9 +31,9 @@ pub trait Drafter<E: Executor>: Hooks<E> {
         1
     }
 
-    /// Whether the draft model processes the prompt of the next request that starts, so that the request can draft.
-    /// Called once for each request, if the draft model processes prompts.
-    fn drafts_for_next(&mut self) -> bool {
+    /// Whether the draft model processes the prompt of a request that starts, so that the request can draft. Called
+    /// once for each request, if the draft model processes prompts.
+    fn drafts_for_next(&mut self, _request: &NewRequest) -> bool {
         true
     }
 
@@ -222,8 +223,8 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         SpeculativeConfig::of_policy(&*self.0, max_draft_len, parallel_drafting)
     }
 
-    fn drafts_for_next(&mut self) -> bool {
-        self.0.drafts_for_next()
+    fn drafts_for_next(&mut self, request: &NewRequest) -> bool {
+        self.0.drafts_for_next(request)
     }
 
     fn keeps_weights(&mut self, memory: &Memory) -> bool {

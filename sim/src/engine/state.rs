@@ -134,7 +134,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             if !self.out.admit(admission, now, self.executor.spent(now)) {
                 continue;
             }
-            if self.config.draft_prefill && !self.drafter.drafts_for_next() {
+            if self.config.draft_prefill && !self.drafter.drafts_for_next(&self.scheduler.new_request(index)) {
                 self.scheduler.never_draft_for(index);
             }
             self.executor.start_as(admission.id, self.truth_of(admission.id));

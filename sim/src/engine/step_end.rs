@@ -177,7 +177,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         let k = if batch.is_empty() { asked } else { depth };
         let mut slots = k;
-        if fits {
+        if fits && ran.requests > 0 {
             self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
             let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
             let views = (&plan, &batch);
@@ -210,7 +210,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     }
 
     /// The token counts of the step for the first draft pass at its end. Prompt tokens are left out if the draft model
-    /// does not process prompts.
+    /// does not process prompts, and all tokens of requests that the drafter has declined.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
         let mut batch = self.pipeline.ahead.device.view(&plan.batch);
@@ -225,19 +225,30 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             batch.prefill.chunks -= 1;
         }
         let spec = &step.spec;
-        let positions = |lens| shape::verify_pass(&batch, lens, ContextReads::Once);
-        let tokens = if self.scheduler.rules().draft_passes.unseen {
-            positions(&spec.accepted)
-        } else if spec.drafts.in_trees() {
-            shape::verify_tree_pass(&batch, &spec.drafts.trees[..batch.len()], ContextReads::Once)
+        let lens: &[u32] = if self.scheduler.rules().draft_passes.unseen {
+            &spec.accepted
         } else if step.verifies.trimmed {
-            positions(&spec.drafts.verify_len)
+            &spec.drafts.verify_len
         } else {
-            positions(batch.limit)
+            batch.limit
+        };
+        let trees = spec.drafts.in_trees() && !self.scheduler.rules().draft_passes.unseen;
+        let tokens = match trees {
+            true => shape::verify_tree_pass(&batch, &spec.drafts.trees[..batch.len()], ContextReads::Once),
+            false => shape::verify_pass(&batch, lens, ContextReads::Once),
         };
         let decodes: u64 = spec.accepted.iter().map(|&accepted| u64::from(1 + accepted)).sum();
         let prompts: u64 = chunks.iter().map(|chunk| u64::from(chunk.computed + chunk.tokens)).sum();
-        Ran { tokens, requests: (batch.len() + chunks.len()) as u64, context: batch.context_sum + decodes + prompts }
+        let context = batch.context_sum + decodes + prompts;
+        let mut ran = Ran { tokens, requests: (batch.len() + chunks.len()) as u64, context };
+        for i in self.scheduler.declined_rows() {
+            let drafts = if trees { 0 } else { lens[i] };
+            ran.leave_out(batch.context[i], 1 + drafts, 1 + spec.accepted[i]);
+        }
+        for chunk in chunks.iter().filter(|chunk| self.scheduler.is_declined(chunk.request)) {
+            ran.leave_out(chunk.computed, chunk.tokens, chunk.tokens);
+        }
+        ran
     }
 
     /// Waits for the output of the oldest step in flight, applies the output to the requests, and reports it to

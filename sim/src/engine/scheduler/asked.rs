@@ -4,6 +4,7 @@ use super::rules::Rules;
 use super::sglang::{self, SglangRules};
 use crate::categories::Categories;
 use crate::engine::request::{Part, RejectReason, RunningRequest, WaitingRequest};
+use crate::new_request::NewRequest;
 use crate::workload::{Request, RequestId, Workload};
 use std::borrow::Cow;
 
@@ -95,6 +96,15 @@ impl<'a> Asked<'a> {
             Some(rules) => rules.most_outputs(prompt).max(1),
         };
         self.workload.output_len[id as usize].min(most)
+    }
+
+    /// What a policy sees of request `id` when the request starts, without what the scheduler knows.
+    pub(super) fn new_request(&self, id: RequestId) -> NewRequest {
+        let (i, prompt_len) = (id as usize, self.prompt(id));
+        let most = self.longest.saturating_sub(prompt_len);
+        let max_tokens = self.workload.asked.get(i).map_or(most, |asked| asked.max_new_tokens.min(most));
+        let category = self.categories().of(id);
+        NewRequest { id, prompt_len, max_tokens, category, ..NewRequest::default() }
     }
 
     /// Makes the record of a running request from the waiting request `w`. The running request has no blocks yet.

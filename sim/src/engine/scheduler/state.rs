@@ -14,8 +14,9 @@ use crate::engine::input_batch::Columns;
 use crate::engine::kv_cache::KvCacheManager;
 use crate::engine::next_batch::NextBatch;
 use crate::engine::request::{RunningRequest, WaitingRequest};
-use crate::engine::scheduler_output::SchedulerOutput;
+use crate::engine::scheduler_output::{Admission, SchedulerOutput};
 use crate::engine::step_result::StepResult;
+use crate::new_request::NewRequest;
 use crate::workload::{Request, RequestId, Workload};
 use std::borrow::Cow;
 
@@ -32,6 +33,8 @@ pub struct Scheduler<'a> {
     pub(super) pace: Pace,
     /// SGLang's scheduler, which then decides in place of vLLM's, and has KV and queue of its own.
     pub(super) sglang: Option<Box<Sglang>>,
+    /// Whether the drafter has declined a request ([`never_draft_for`](Scheduler::never_draft_for)).
+    pub(super) declines: bool,
     /// Index of the next step that runs.
     pub(super) current_step: u64,
     /// What the scheduler decided for the current step.
@@ -62,6 +65,7 @@ impl<'a> Scheduler<'a> {
             asked: Asked::new(workload, &rules, slo_tpot_s),
             pace: Pace::new(&rules),
             sglang: rules.sglang.map(|rules| Box::new(Sglang::new(rules))),
+            declines: false,
             current_step: 0,
             output: Box::default(),
             result: StepResult::default(),
@@ -114,11 +118,32 @@ impl<'a> Scheduler<'a> {
         Columns { limit: self.rules.drafter, gap: self.rules.draft_gaps, own_slos, slo_tpot_s }
     }
 
+    /// What a policy sees of a request that this step admitted. `index` is the request's position in the list of
+    /// admitted requests.
+    pub fn new_request(&self, index: usize) -> NewRequest {
+        let Admission { id, num_cached_tokens } = self.output.admitted[index];
+        let (num_running, num_waiting) = (self.running.len() as u32, self.num_waiting() as u32);
+        NewRequest { num_cached_tokens, num_running, num_waiting, ..self.asked.new_request(id) }
+    }
+
     /// Forbids drafting, from now on, for a request that this step admitted. `index` is the request's position in the
     /// list of admitted requests.
     pub fn never_draft_for(&mut self, index: usize) {
         let at = self.running.len() - self.output.admitted.len() + index;
         self.running[at].may_draft = false;
+        self.declines = true;
+    }
+
+    /// The decode requests of the step for which nothing is ever drafted because the drafter declined them, as indices
+    /// into the step's batch.
+    pub fn declined_rows(&self) -> impl Iterator<Item = usize> {
+        let rows = if self.declines { self.output.batch.at() } else { &[] };
+        rows.iter().enumerate().filter(|&(_, &at)| !self.running[at as usize].may_draft).map(|(i, _)| i)
+    }
+
+    /// Whether the drafter declined the running request `id`.
+    pub fn is_declined(&self, id: RequestId) -> bool {
+        self.declines && self.running.iter().any(|r| r.id == id && !r.may_draft)
     }
 
     /// Fills `next` with the requests that sample a token in this step and can use draft tokens afterwards, at most `k`
@@ -133,9 +158,10 @@ impl<'a> Scheduler<'a> {
     }
 
     /// The prompts for which the draft model lacks KV, which it computes at the end of this step: (tokens in the draft
-    /// model's KV, tokens missing there).
+    /// model's KV, tokens missing there). Prompts that the drafter declined are not computed.
     pub fn draft_lacks(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.scratch.drafts_behind.iter().map(|&(_, has, lacks)| (has, lacks))
+        let behind = self.scratch.drafts_behind.iter();
+        behind.filter(|&&(id, ..)| !self.is_declined(id)).map(|&(_, has, lacks)| (has, lacks))
     }
 
     /// Sets the number of draft tokens that each scheduled request holds from now on. If `drafts` is given, each

@@ -122,7 +122,7 @@ impl SpecPolicy for Erratic {
         Wants::CONFIDENCE
     }
 
-    fn drafts_for_next(&mut self) -> bool {
+    fn drafts_for_next(&mut self, _: &NewRequest) -> bool {
         !self.wild || self.draw(205, 4) > 0
     }
 

@@ -219,6 +219,67 @@ fn only_decisions_that_are_made_cost_time() {
     assert_eq!(looks - run(&f, Looks).steps[1].draft_time, us(1 + 10 + 100));
 }
 
+/// A selection needs the confidences of the step's last draft pass, so the pass that verifies the selected tokens
+/// begins after it. The request has two such passes, whatever the order of the steps is, and each is one selection
+/// later.
+#[test]
+fn a_selection_delays_the_pass_that_verifies_its_tokens_in_every_order() {
+    /// A policy that drafts three tokens and selects all of them.
+    struct Selects;
+    impl SpecPolicy for Selects {
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(3)
+        }
+        fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+            plan.fill(3);
+        }
+        fn select(&mut self, _: &BatchView, _: &mut Drafts) {}
+    }
+    // The prompt's step emits one token, and two steps of 4 tokens emit the other 8 tokens.
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
+    f.rate = 1.0;
+    for order in [(DraftAt::StepStart, false), (DraftAt::StepEnd, false), (DraftAt::StepEnd, true)] {
+        (f.config.draft_at, f.config.async_scheduling) = (Some(order.0), Some(order.1));
+        f.config.decision_s = DecisionSeconds::default();
+        let free = run(&f, Selects).records.finish[0];
+        f.config.decision_s.select = 5e-3;
+        assert_eq!(run(&f, Selects).records.finish[0] - free, Time::from_s(2.0 * 5e-3), "{order:?}");
+        // A policy that does not select pays nothing.
+        assert_eq!(run(&f, Same::chain(3)).records.finish[0], free, "{order:?}");
+    }
+}
+
+/// A request that the drafter declines is in no draft pass, neither with its prompt nor with its output: the draft
+/// passes of the other request take as long as if it were alone.
+#[test]
+fn a_declined_request_joins_no_draft_pass() {
+    /// A policy that drafts three tokens for request 0 alone.
+    struct First;
+    impl SpecPolicy for First {
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(3)
+        }
+        fn drafts_for_next(&mut self, request: &NewRequest) -> bool {
+            let prompt = [10, 700][request.id as usize];
+            assert_eq!((request.prompt_len, request.num_cached_tokens, request.num_running), (prompt, 0, 2));
+            request.id == 0
+        }
+        fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+            plan.fill(3);
+        }
+    }
+    for order in [(DraftAt::StepStart, false), (DraftAt::StepEnd, false), (DraftAt::StepEnd, true)] {
+        let of = |sent: &[(f64, u32, u32)], policy: Box<dyn SpecPolicy>| {
+            let mut f = Fixture::new(requests(sent));
+            (f.config.draft_at, f.config.async_scheduling) = (Some(order.0), Some(order.1));
+            let run = f.with(|s| s.run(Speculation::Policy(policy)));
+            run.steps.iter().map(|step| step.draft_time).fold(Time::ZERO, |sum, time| sum + time)
+        };
+        let alone = of(&[(0.0, 10, 60)], Box::new(Same::chain(3)));
+        assert_eq!(of(&[(0.0, 10, 60), (0.0, 700, 60)], Box::new(First)), alone, "{order:?}");
+    }
+}
+
 /// Prompt lookup has no KV. If the engine's setting `draft_prefill` is on, the engine charges draft passes over prompts
 /// that a lookup does not make, and must warn.
 #[test]
@@ -241,7 +302,7 @@ fn draft_prefill_can_only_be_skipped_where_there_is_some() {
         fn limits(&self) -> DraftLimits<'_> {
             DraftLimits::chain(3)
         }
-        fn drafts_for_next(&mut self) -> bool {
+        fn drafts_for_next(&mut self, _: &NewRequest) -> bool {
             false
         }
         fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
