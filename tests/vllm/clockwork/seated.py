@@ -18,6 +18,8 @@ from executor import Clockwork, Step
 
 # Seconds of the host between two draft passes, in which the policy decides whether to go on.
 DECISION_S = 0.1e-3
+# Seconds of the host after the last draft pass, in which the policy selects which drafts the next step verifies.
+SELECT_S = float(os.environ.get("CLOCKWORK_SELECT_S", "0"))
 
 
 class Seated(Clockwork):
@@ -81,7 +83,8 @@ class Seated(Clockwork):
 
     def draft_s(self, k: int, tokens: int, requests: int, context: int) -> float:
         """The first draft pass runs in every step, because it computes the draft model's KV."""
-        self.drafting_s = super().draft_s(max(k, 1), tokens, requests, context) + max(k - 1, 0) * DECISION_S
+        decisions_s = max(k - 1, 0) * DECISION_S + (SELECT_S if k else 0.0)
+        self.drafting_s = super().draft_s(max(k, 1), tokens, requests, context) + decisions_s
         return self.drafting_s
 
     def shutdown(self) -> None:
