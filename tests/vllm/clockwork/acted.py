@@ -29,7 +29,7 @@ def toml(value) -> str:
 
 def simulated(args, workload: dict, policies: list[dict], seated: bool) -> list[float]:
     """Mean E2E of each policy at a load, seconds, over the experiment's seeds."""
-    sets = {"policies": toml(policies), "workload": toml(workload), "engine.max_draft_len": "8", "engine.seated": toml(seated)}
+    sets = {"policies": toml(policies), "workload": toml(workload), "engine.max_draft_len": str(args.longest), "engine.seated": toml(seated)}
     with tempfile.TemporaryDirectory() as out:
         command = [args.foretoken, "run", str(args.calibrated / "experiment.toml"), "-o", f"{out}/results", "--no-figures", "--format", "json"]
         for key, value in sets.items():
@@ -47,6 +47,8 @@ def main() -> None:
     args = parser.parse_args()
     policies = json.loads(args.policies.read_text())
     lengths = sorted(int(path.name[1:]) for path in args.recorded.glob("r0/k*") if path.is_dir())
+    # The servers of the policies drafted no longer than the longest fixed length.
+    args.longest = max(lengths)
     found = json.loads((args.calibrated / "calibration.json").read_text())["loads"]
     open_loads = iter([load for load in LOADS if load.startswith("open")])
     print(f"| load | {' | '.join([f'K = {k}' for k in lengths] + list(policies))} | best K | policies against it, measured (simulated) |")

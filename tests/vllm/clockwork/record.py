@@ -9,7 +9,7 @@ again. With `--policy` there is one server, on which a policy of Foretoken decid
 scheduler (`foretoken.vllm`), or with `--seat` in the executor, where it also sees confidences (`seated.py`). Give
 `--open-of k3` to all servers that are to be compared in open loops: then their rates follow from the same run.
 `--real-time` runs server and client with the priority of real time, which needs root: then other work on the
-machine does not delay them.
+machine does not delay them. Without a law vLLM runs the shipped pair (`kernels/pair`) on the CPU.
 """
 
 import argparse
@@ -58,7 +58,8 @@ class Server:
         else:
             speculative["model"] = str(PAIR / "draft")
         command = [args.vllm, "serve", str(PAIR / "target"), "--served-model-name", "tiny", "--port", str(args.port)]
-        command += ["--distributed-executor-backend", executor, "--enforce-eager", "--dtype", "bfloat16"]
+        command += ["--enforce-eager", "--dtype", "bfloat16"]
+        command += ["--distributed-executor-backend", executor] if args.law else []
         command += ["--max-model-len", "2048", "--max-num-seqs", "32", "--max-num-batched-tokens", "2048", "--block-size", "32"]
         command += ["--disable-uvicorn-access-log"] + variant.get("more", ["--no-enable-prefix-caching"])
         command += ["--async-scheduling" if args.asynchronous else "--no-async-scheduling"]
@@ -72,7 +73,7 @@ class Server:
             PYTHONPATH=os.pathsep.join(
                 [str(HERE)] + ([str(HERE / "asynchronous")] if args.asynchronous else []) + [os.environ.get("PYTHONPATH", "")]
             ),
-            CLOCKWORK_LAW=str(args.law.resolve()),
+            CLOCKWORK_LAW=str(args.law.resolve()) if args.law else "",
             CLOCKWORK_TRUTH=str(args.out.resolve() / f"truth-{name(args, k)}.csv"),
             CLOCKWORK_SEAT=str(args.seat),
             CLOCKWORK_POLICY=args.policy,
@@ -176,7 +177,7 @@ def observe(args, server: Server, folder: pathlib.Path, k: int, load: str, repea
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("law", type=pathlib.Path)
+    parser.add_argument("law", type=pathlib.Path, nargs="?", help="of the device; without one the shipped pair runs on the CPU")
     parser.add_argument("--foretoken", required=True)
     parser.add_argument("--vllm", required=True)
     parser.add_argument("--out", required=True, type=pathlib.Path)
