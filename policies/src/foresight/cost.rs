@@ -308,11 +308,11 @@ impl Costs {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
 
-    /// Seconds of a target pass and of `passes` draft passes over one token without context each. Where the engine runs
-    /// the first draft pass in every step, there is at least one.
-    pub fn empty_s(&self, passes: u32) -> f64 {
-        let passes = passes.max(u32::from(self.first_pass_is_free));
-        self.target.pass_s(1, 0.0) + f64::from(passes) * self.draft.pass_s(1, 0.0)
+    /// Seconds of a step of one request, with the mean context of the batch, that makes `drafts` draft tokens one after the
+    /// other and verifies them.
+    pub fn alone_s(&self, drafts: u32) -> f64 {
+        let context = self.decodes.1 / self.decodes.0.max(1) as f64;
+        f64::from(drafts) * self.draft.pass_s(1, context) + self.target.pass_s(u64::from(drafts) + 1, context)
     }
 
     /// Seconds that the draft model takes for `tokens` prompt tokens, in passes that run anyway or are full of them.

@@ -2,11 +2,12 @@
 //! prompts are long and outputs short, the draft model's pass over a prompt takes more time than the request's draft
 //! tokens save.
 //!
-//! A request is let in if its expected output · the gain of drafting a token of output ≥ the price of the seconds that
-//! the draft model takes for the prompt. The gain is the worth of the best step minus the worth of a plain step, shared
-//! among the tokens of the best step.
+//! A request is declined if the price of the seconds that the draft model takes for its prompt is more than drafting can
+//! gain for it at all: its expected output · the share of a token's time that drafting saves a request that is alone. In
+//! a full batch drafting gains less, but the batch may empty while the request lives.
 
 use crate::foresight::cost::Costs;
+use crate::foresight::odds::Odds;
 use crate::foresight::settings::Foresight;
 use foretoken_sim::{NewRequest, StepOutcome};
 
@@ -15,15 +16,33 @@ const ENDED: f64 = 16.0;
 /// When a request ends, the weights of the requests that ended before it are multiplied by this factor.
 const KEEP: f64 = 0.99;
 
+/// A request lives for many steps. So the price and the gain are averages in which the newest step has this weight.
+const WEIGHT: f64 = 0.01;
+
+/// The share of a token's time that drafting saves a request that is alone, at the best draft length of at most
+/// `longest` tokens; at least 0.
+pub(crate) fn alone_gain(costs: &Costs, odds: &Odds, longest: u32) -> f64 {
+    let plain_s = costs.alone_s(0);
+    let (mut best, mut tokens, mut reach) = (plain_s, 1.0, 1.0);
+    for depth in 1..=longest {
+        reach *= odds.at_depth(depth);
+        tokens += reach;
+        best = best.min(costs.alone_s(depth) / tokens);
+    }
+    1.0 - best / plain_s
+}
+
 /// What decides about new requests.
 pub(crate) struct Door {
     on: bool,
     /// Each request that would be declined is let in if it is the `retry`-th of them in a row.
     retry: u32,
-    /// The price of a second, in tokens, in the last step.
+    /// The price of a second, in tokens.
     price: f64,
-    /// What drafting gains, in tokens a token of output, in the last step.
+    /// What drafting can gain, in tokens a token of output.
     gain: f64,
+    /// Number of steps over which price and gain are averages; newer ones weigh more.
+    steps: u32,
     /// Output tokens of the requests, and number of requests that ended; older ones weigh less.
     emitted: f64,
     ended: f64,
@@ -31,14 +50,19 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub fn new(params: &Foresight) -> Door {
-        let (on, retry) = (params.decline, params.probe_every);
-        Door { on, retry, price: 0.0, gain: 0.0, emitted: 0.0, ended: 0.0, declined: 0 }
+    /// Lets all requests in at first. A drafter that makes all tokens in one `parallel` pass reads prompts at a cost that
+    /// the policy does not know, so it gets all of them.
+    pub fn new(params: &Foresight, parallel: bool) -> Door {
+        let (on, retry) = (params.decline && !parallel, params.probe_every);
+        Door { on, retry, price: 0.0, gain: 0.0, steps: 0, emitted: 0.0, ended: 0.0, declined: 0 }
     }
 
-    /// Notes the price of a second and the gain of drafting, in tokens a token of output.
+    /// Adds a step: the price of a second, and what drafting can gain, in tokens a token of output.
     pub fn begin(&mut self, price: f64, gain: f64) {
-        (self.price, self.gain) = (price, gain);
+        self.steps = self.steps.saturating_add(1);
+        let weight = WEIGHT.max(1.0 / f64::from(self.steps));
+        self.price += weight * (price - self.price);
+        self.gain += weight * (gain - self.gain);
     }
 
     /// Whether the draft model reads the prompt of a new request.

@@ -13,8 +13,7 @@ const REFIT_INTERVAL: u32 = 8;
 /// the curve never learns again.
 const MOST_STEP: f32 = 1.0;
 /// The chance of acceptance that is expected at every depth until a step with draft tokens is observed. Later it is the
-/// prior at depth 1, for the chance of acceptance and for the gain of a token (its worth minus the cost of its
-/// verification, in tokens).
+/// prior at depth 1.
 const START: f64 = 0.6;
 /// The average chance of acceptance at a depth starts from a prior, the expected chance at the depth before. This is
 /// the prior's weight, in tokens. A fixed prior could be too low. It would then keep the policy from depths that it has
@@ -23,11 +22,6 @@ pub(crate) const START_WEIGHT: f64 = 10.0;
 /// The average chance of acceptance at each depth is over past steps. When a step is added, the weights of earlier
 /// steps are multiplied by this factor.
 const KEEP: f64 = 0.999;
-/// When a step is added to the average gains of draft tokens, the weights of earlier steps are multiplied by this
-/// factor. A gain is a token's worth (probability of acceptance) minus the cost of its verification. It changes with
-/// the price of time, so gains are forgotten faster than chances of acceptance.
-const KEEP_GAINS: f64 = 0.98;
-
 /// Estimates the chance that a draft token is accepted if all tokens before it are, from its confidence or its depth.
 pub(crate) struct Odds {
     calibrate: bool,
@@ -45,10 +39,6 @@ pub(crate) struct Odds {
     expected: Vec<f64>,
     /// The distribution of the chances of drafted tokens, by depth.
     options: Options,
-    /// For each depth from 1: the gain of a draft token that is not drafted yet, as (weighted sum, weight,
-    /// expectation). The gain is the token's worth (probability of acceptance) minus the cost of its verification, in
-    /// tokens. It is never below 0, because a token that does not pay is not verified.
-    gains: Vec<(f64, f64, f64)>,
 }
 
 impl Odds {
@@ -64,7 +54,6 @@ impl Odds {
             by_depth: vec![(0.0, 0.0); longest as usize + 1],
             expected: vec![START; longest as usize + 1],
             options: Options::new(longest, START),
-            gains: vec![(0.0, 0.0, 1.0); longest as usize + 1],
         }
     }
 
@@ -109,21 +98,12 @@ impl Odds {
         }
     }
 
-    /// The expected gain of a draft token at `depth` (from 1) that is not drafted yet: its worth minus the cost of its
-    /// verification, in tokens.
-    pub fn gain_at(&self, depth: u32) -> f64 {
-        self.gains[depth as usize].2
-    }
-
-    /// Learns the gains of a step's draft tokens at `depth` (from 1). A token's gain is its worth (probability of
-    /// acceptance) minus the cost of its verification, in tokens. `sum` is the sum of the gains of the `n` requests
-    /// with a token at this depth.
-    pub fn gained(&mut self, depth: u32, sum: f64, n: f64) {
-        let at = depth as usize;
-        let before = if at == 1 { START } else { self.gains[at - 1].2 * self.expected[at] };
-        let (gain, weight, expected) = &mut self.gains[at];
-        (*gain, *weight) = (*gain * KEEP_GAINS + sum, *weight * KEEP_GAINS + n);
-        *expected = (*gain + START_WEIGHT * before) / (*weight + START_WEIGHT);
+    /// What a token at `depth` (from 1) is expected to give before anything is drafted, in tokens, if all before it are
+    /// accepted with probability `reach`, its own chance included, its verification costs `price` tokens, and it is
+    /// dropped before verification if it does not pay.
+    #[inline]
+    pub fn worth_ahead(&self, depth: u32, reach: f64, price: f64) -> f64 {
+        if self.confidences { self.options.survival_above(depth, price) } else { (reach - price).max(0.0) }
     }
 
     /// Learns from the outcome of a step: the chance of acceptance at each depth and, if confidences are calibrated,

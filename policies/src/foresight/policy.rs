@@ -34,7 +34,7 @@
 use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::foresight::asking::{Asking, Asks, INTERVAL, WAYS};
 use crate::foresight::cost::Costs;
-use crate::foresight::door::Door;
+use crate::foresight::door::{Door, alone_gain};
 use crate::foresight::lateness::Lateness;
 use crate::foresight::odds::Odds;
 use crate::foresight::price::{Backlog, decode_rate};
@@ -128,8 +128,6 @@ struct Running {
     survival: Vec<f64>,
     /// For each depth from 1: the number of the batch's requests whose limit allows a draft token at that depth.
     drafters: Vec<u32>,
-    /// The same if all requests may draft.
-    everyone: Vec<u32>,
     steps_without_drafts: u32,
     /// Number of steps in a row in which the policy drafted tokens and verified none of them.
     steps_unverified: u32,
@@ -156,7 +154,7 @@ impl Running {
             unasked: 0,
             backlog: Backlog::default(),
             lateness: Lateness::new(&params),
-            door: Door::new(&params),
+            door: Door::new(&params, context.belief.drafting == Drafting::Parallel),
             slots: context.max_num_seqs,
             price: None,
             round: Round::default(),
@@ -164,7 +162,6 @@ impl Running {
             reach: Vec::new(),
             survival: Vec::new(),
             drafters: Vec::new(),
-            everyone: Vec::with_capacity(longest as usize + 1),
             steps_without_drafts: 0,
             steps_unverified: 0,
             room: longest,
@@ -195,11 +192,11 @@ impl Running {
             self.drafters[depth] += self.drafters[depth + 1];
         }
         self.backlog.begin(batch, self.slots, self.budget);
-        let steady = decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
+        let rate = || decode_rate(batch, &self.costs, &self.odds, &self.drafters, self.parallel);
         self.price = match self.params.price {
             PriceOfTime::Step => None,
             PriceOfTime::Decode => {
-                let decode = self.params.price_factor * steady.price(self.params.weigh_others);
+                let decode = self.params.price_factor * rate();
                 let price = match self.params.weigh_backlog {
                     true => self.backlog.price(batch, decode, self.costs.request_s()),
                     false => decode,
@@ -216,91 +213,36 @@ impl Running {
 
     /// The draft length, common to all requests, with the greatest worth (tokens minus the price of time) as expected
     /// before drafting. With `drops`, tokens that will not pay their verification are counted as dropped.
-    fn planned(&self, batch: &BatchView, drafters: &[u32], drops: bool) -> Planned {
+    fn planned(&self, batch: &BatchView, drops: bool) -> u32 {
         let scales = self.scales();
         let n = batch.len() as f64;
         let plain_s = self.costs.idle_s() + self.costs.verify_s(0);
-        let mut best = Planned { length: 0, tokens: n, worth: scales.worth(n, plain_s) };
-        let (mut tokens, mut gross, mut reach, mut drafts, mut draft_s) = (n, n, 1.0, 0, 0.0);
-        for depth in 1..=self.longest {
-            let m = drafters[depth as usize];
-            if m == 0 {
-                break;
-            }
-            drafts += u64::from(m);
-            draft_s = self.costs.draft_s(batch, depth, m, drafts, draft_s, self.parallel);
-            let seconds = if drops {
-                // The price of its verification is taken from each token.
-                let each_s = self.costs.verify_s(drafts) - self.costs.verify_s(drafts - u64::from(m));
-                let price = self.price.unwrap_or_default() * each_s / f64::from(m);
-                tokens += f64::from(m) * self.odds.worth_at(depth, reach, price, true);
-                draft_s + self.costs.verify_s(0)
-            } else {
-                tokens += f64::from(m) * reach * self.odds.at_depth(depth);
-                draft_s + self.costs.verify_s(drafts)
-            };
-            reach *= self.odds.at_depth(depth);
-            gross += f64::from(m) * reach;
-            let worth = scales.worth(tokens, seconds);
-            if worth > best.worth {
-                best = Planned { length: depth, tokens: gross, worth };
-            }
-        }
-        best
-    }
-
-    /// What the best step gains over a step of a server that drafts for none of its decode requests, in tokens a token
-    /// of output, if all requests of the batch may draft.
-    fn gain(&mut self, batch: &BatchView, planned: Planned) -> f64 {
-        let n = batch.len();
-        let best = if self.drafters.get(1).is_none_or(|&m| m as usize == n) {
-            planned
-        } else {
-            let mut everyone = std::mem::take(&mut self.everyone);
-            everyone.clear();
-            everyone.resize(self.longest as usize + 1, n as u32);
-            let best = self.planned(batch, &everyone, self.drops());
-            self.everyone = everyone;
-            best
-        };
-        let plain_s = self.costs.idle_s() - self.costs.idle_alone_s() + self.costs.verify_s(0);
-        (best.worth - self.scales().worth(n as f64, plain_s)) / best.tokens
-    }
-
-    /// The draft length, common to all requests, with the greatest worth (tokens minus the price of time), for a
-    /// drafter that makes all tokens in one pass. It is planned for the tokens that are worth their verification,
-    /// because only they will be verified.
-    fn planned_block(&self, batch: &BatchView, price: f64) -> u32 {
-        let mut best = (0, -price * self.costs.idle_s());
-        let (mut gain, mut drafts) = (0.0, 0);
+        let mut best = (0, scales.worth(n, plain_s));
+        let (mut tokens, mut reach, mut drafts, mut draft_s) = (n, 1.0, 0, 0.0);
         for depth in 1..=self.longest {
             let m = self.drafters[depth as usize];
             if m == 0 {
                 break;
             }
-            gain += f64::from(m) * self.odds.gain_at(depth);
             drafts += u64::from(m);
-            let worth = gain - price * self.costs.draft_s(batch, depth, m, drafts, 0.0, true);
+            reach *= self.odds.at_depth(depth);
+            draft_s = self.costs.draft_s(batch, depth, m, drafts, draft_s, self.parallel);
+            let seconds = if drops {
+                // The price of its verification is taken from each token.
+                let each_s = self.costs.verify_s(drafts) - self.costs.verify_s(drafts - u64::from(m));
+                let price = self.price.unwrap_or_default() * each_s / f64::from(m);
+                tokens += f64::from(m) * self.odds.worth_ahead(depth, reach, price);
+                draft_s + self.costs.verify_s(0)
+            } else {
+                tokens += f64::from(m) * reach;
+                draft_s + self.costs.verify_s(drafts)
+            };
+            let worth = scales.worth(tokens, seconds);
             if worth > best.1 {
                 best = (depth, worth);
             }
         }
         best.0
-    }
-
-    /// Adds this step's draft tokens to the mean gain of each depth. A token's gain is its survival (probability that
-    /// it and all before it are accepted) minus the price of its verification, in tokens. A negative gain counts as 0.
-    fn learn_gains(&mut self, batch: &BatchView, drafts: &Drafts, price: f64) {
-        let all = self.round.ranked.len().max(1);
-        let each = price * (self.costs.verify_s(all) - self.costs.verify_s(0)) / all as f64;
-        for depth in 1..=self.round.passes {
-            let at = |i: usize| self.survival[i * self.longest as usize + depth as usize - 1];
-            let drafted = (0..batch.len()).filter(|&i| drafts.draft_len[i] >= depth);
-            let (sum, n) = drafted.fold((0.0, 0.0), |(sum, n), i| (sum + (at(i) - each).max(0.0), n + 1.0));
-            if n > 0.0 {
-                self.odds.gained(depth, sum, n);
-            }
-        }
     }
 
     /// Whether lengths are planned for tokens that may be dropped before verification.
@@ -402,15 +344,6 @@ impl Running {
     }
 }
 
-/// A draft length for all requests, with the expected tokens of its step and their worth (tokens minus the price of
-/// time).
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    length: u32,
-    tokens: f64,
-    worth: f64,
-}
-
 impl SpecPolicy for Running {
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(self.room.min(self.longest)).up_to(self.longest)
@@ -426,17 +359,10 @@ impl SpecPolicy for Running {
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.begin(batch);
-        let planned = self.planned(batch, &self.drafters, self.drops());
-        self.planned = match self.price {
-            Some(price) if self.parallel && self.drops() => self.planned_block(batch, price),
-            _ => planned.length,
-        };
-        self.whole = if self.drops() { self.planned(batch, &self.drafters, false).length } else { self.planned };
-        if let Some(price) = self.price
-            && self.params.decline
-        {
-            let gain = self.gain(batch, planned);
-            self.door.begin(price, gain);
+        self.planned = self.planned(batch, self.drops());
+        self.whole = if self.drops() { self.planned(batch, false) } else { self.planned };
+        if let Some(price) = self.price {
+            self.door.begin(price, alone_gain(&self.costs, &self.odds, self.longest));
         }
         // Where all requests must draft as many tokens, engines do not ask which of them are verified.
         self.unasked += u32::from(std::mem::take(&mut self.probes));
@@ -503,11 +429,6 @@ impl SpecPolicy for Running {
         }
         self.costs.selected();
         let chosen = self.round.verified(batch.len(), &self.scales());
-        if self.parallel
-            && let Some(price) = self.price
-        {
-            self.learn_gains(batch, drafts, price);
-        }
         if chosen.count == self.round.ranked.len() {
             self.steps_unverified = 0;
             return;

@@ -10,37 +10,11 @@ use crate::foresight::cost::Costs;
 use crate::foresight::odds::Odds;
 use foretoken_sim::BatchView;
 
-/// The steps of this batch without prompts, at the draft length (the same for all requests) with the most tokens a
-/// second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Steady {
-    /// Expected tokens a second.
-    pub rate: f64,
-    /// The share of such a step that its requests add: (its time − the time of the same passes over one token) / its
-    /// time.
-    pub share: f64,
-}
-
-impl Steady {
-    /// The price of a second, in tokens.
-    ///
-    /// A second costs each of the n requests a second. A token that a request has sooner ends the request 1/u seconds
-    /// sooner, where u = g/n is its tokens a second. For that time the request also leaves the batch, and the steps of
-    /// the others are shorter by its part of `share`: n · `share`/n · 1/u seconds in all. So a second costs
-    /// n / ((1 + `share`) / u) = g / (1 + `share`) tokens. Without `weigh_others` it costs g tokens.
-    pub fn price(&self, weigh_others: bool) -> f64 {
-        if weigh_others { self.rate / (1.0 + self.share) } else { self.rate }
-    }
-}
-
-/// The steady state of a batch. `drafters[d]` is the number of requests that may draft at least d tokens.
-pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafters: &[u32], parallel: bool) -> Steady {
+/// The most tokens a second that the batch is expected to make without prompts, over all draft lengths that are the
+/// same for all requests. `drafters[d]` is the number of requests that may draft at least d tokens.
+pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafters: &[u32], parallel: bool) -> f64 {
     let n = batch.len() as f64;
-    let of = |tokens: f64, seconds: f64, depth: u32| Steady {
-        rate: tokens / seconds,
-        share: (1.0 - costs.empty_s(if parallel { depth.min(1) } else { depth }) / seconds).clamp(0.0, 1.0),
-    };
-    let mut best = of(n, costs.idle_alone_s() + costs.verify_alone_s(0), 0);
+    let mut best = n / (costs.idle_alone_s() + costs.verify_alone_s(0));
     let (mut tokens, mut reach, mut drafts, mut draft_s) = (n, 1.0, 0, 0.0);
     for depth in 1..drafters.len() as u32 {
         let m = drafters[depth as usize];
@@ -51,10 +25,7 @@ pub(crate) fn decode_rate(batch: &BatchView, costs: &Costs, odds: &Odds, drafter
         tokens += reach * f64::from(m);
         drafts += u64::from(m);
         draft_s = costs.draft_alone_s(depth, m, drafts, draft_s, parallel);
-        let seconds = draft_s + costs.verify_alone_s(drafts);
-        if tokens / seconds > best.rate {
-            best = of(tokens, seconds, depth);
-        }
+        best = best.max(tokens / (draft_s + costs.verify_alone_s(drafts)));
     }
     best
 }

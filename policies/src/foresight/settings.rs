@@ -29,8 +29,6 @@ pub struct Foresight {
     /// Whether the confidences of drafted tokens decide when drafting stops. If false, the draft length is chosen
     /// before drafting.
     pub stop: bool,
-    /// Whether the price of a second counts that a request which ends sooner shortens the steps of the others.
-    pub weigh_others: bool,
     /// Whether requests whose prompts cost the draft model more time than drafting saves them are never drafted for.
     pub decline: bool,
     /// Whether waiting requests raise the price of time while prompts fill the steps.
@@ -70,11 +68,10 @@ impl Default for Foresight {
     fn default() -> Self {
         Foresight {
             price: PriceOfTime::Decode,
-            price_factor: 1.0,
+            price_factor: 0.85,
             lateness: 0.0,
             stop: true,
             weigh_asking: true,
-            weigh_others: true,
             decline: true,
             weigh_backlog: true,
             expect_trim: true,

@@ -204,7 +204,7 @@ fn a_block_is_planned_for_what_is_left_after_trimming() {
     // All draft tokens of every second request are right, all others are wrong. So before drafting, a token is expected
     // to be accepted with a probability of about one half.
     let passes = |expect_trim| {
-        let mut run = Run::of(&Foresight { expect_trim, weigh_others: false, ..Foresight::default() }, &context);
+        let mut run = Run::of(&Foresight { expect_trim, ..Foresight::default() }, &context);
         let batch = Batch::new(&[100; 8], &[8; 8]);
         let accepted = [8, 0, 8, 0, 8, 0, 8, 0];
         let confidence = |i: usize, _| if i.is_multiple_of(2) { 0.99 } else { 0.01 };
@@ -221,7 +221,7 @@ fn a_block_is_planned_for_what_is_left_after_trimming() {
 /// declined before some requests have ended, and every 64th that would be is let in.
 #[test]
 fn a_prompt_that_costs_more_than_drafting_gains_is_declined() {
-    let mut door = Door::new(&Foresight::default());
+    let mut door = Door::new(&Foresight::default(), false);
     let mut costs = Costs::new(&CONTEXT, Foresight::default().costs());
     costs.begin(&Batch::new(&[100; 4], &[8; 4]).view());
     let mut drafts = Drafts::default();
@@ -248,7 +248,7 @@ fn a_prompt_that_costs_more_than_drafting_gains_is_declined() {
     let let_in = (0..640).filter(|_| door.lets_in(&request(2 * long, 0), &costs)).count();
     assert_eq!(let_in, 10, "every 64th");
     // A server without drafts is worth more: none is let in.
-    door.begin(100.0, -0.1);
+    (0..1000).for_each(|_| door.begin(100.0, -0.1));
     assert!(!door.lets_in(&request(1, 0), &costs));
 }
 
@@ -262,8 +262,7 @@ fn a_token_that_may_be_dropped_is_worth_its_chance_to_be_good() {
         context.belief.target.gamma_s = context.belief.target.delta_s / 5.0;
         let profile = context.belief;
         let context = PolicyContext { profile: &profile, ..context };
-        let params =
-            Foresight { trim, calibrate: false, weigh_asking: false, weigh_others: false, ..Foresight::default() };
+        let params = Foresight { trim, calibrate: false, weigh_asking: false, ..Foresight::default() };
         let mut run = Run::of(&params, &context);
         let batch = Batch::new(&[100; 8], &[8; 8]);
         // Which tokens are good changes with the depth, so that the chance of the next one is not known.
