@@ -335,6 +335,20 @@ fn a_first_experiment_runs() {
     assert!(refused(&new(&["--gpu", "h100", "--model", "acme/secret-9b"])).contains("no preset has the shape"));
 }
 
+/// A shipped file is written as it is.
+#[test]
+fn a_shipped_file_is_copied() {
+    let place = Place::new();
+    let new = |more: &[&str]| place.foretoken().args(["new", "log.json"]).args(more).output().unwrap();
+    let out = new(&["--copy", "vllm-logging"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let shipped = include_str!("../../../experiments/vllm-logging.json");
+    assert_eq!(std::fs::read_to_string(place.path("log.json")).unwrap(), shipped);
+    assert!(refused(&new(&["--copy", "vllm-logging"])).contains("--overwrite"));
+    assert!(refused(&new(&["--copy", "quikstart", "--overwrite"])).contains("did you mean quickstart?"));
+    assert!(refused(&new(&["--copy", "quickstart", "--gpu", "h100"])).contains("cannot be used with"));
+}
+
 /// A log gives load and lengths, a file the line, and a published curve the acceptance; a curve that does not exist is
 /// answered with those that do.
 #[test]

@@ -80,3 +80,26 @@ fn the_first_page_asks_the_readmes_question() {
     assert!(question("README.md").is_some());
     assert_eq!(question("docs/index.md"), question("README.md"));
 }
+
+/// The files that the pages about a server name are in the program, so that no checkout is needed.
+#[test]
+fn the_files_of_a_server_are_in_the_program() {
+    let place = Place::new();
+    let mut found = 0;
+    for page in ["README.md", "docs/your-server.md"] {
+        let text = document(page);
+        let words: Vec<&str> = blocks(&text, "sh").iter().flat_map(|block| block.split_whitespace()).collect();
+        let named = (1..words.len()).filter_map(|at| match (words[at - 1], words[at]) {
+            ("foretoken", "observe") => Some(words[at + 2]),
+            ("--copy", name) => Some(name),
+            _ => None,
+        });
+        for name in named {
+            let args = ["new", "copy", "--overwrite", "--copy", name];
+            let output = place.foretoken().args(args).output().unwrap();
+            assert!(output.status.success(), "{page}: {name}: {}", String::from_utf8_lossy(&output.stderr));
+            found += 1;
+        }
+    }
+    assert!(found >= 6, "{found}");
+}
