@@ -175,8 +175,12 @@ fn kebab(name: &str) -> String {
 #[cfg(not(all(feature = "live", feature = "observe")))]
 pub fn built_without(feature: &str) -> Box<foretoken_run::spec::problem::Problem> {
     let (what, help) = match feature {
-        "observe" => ("a network", "build it with one: cargo run --release --features observe -- …"),
-        _ => ("devices", "build it with them: cargo run --release --features live -- …"),
+        "observe" => (
+            "a network",
+            "the Python wheel has one (pip install ./python in a checkout), and so has cargo install --path cli --features \
+             observe",
+        ),
+        _ => ("devices", "install it with them, in a checkout: cargo install --path cli --features live"),
     };
     foretoken_run::spec::problem::Problem::bad_input(format!("this program was built without {what}")).help(help)
 }
