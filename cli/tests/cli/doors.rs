@@ -86,7 +86,7 @@ fn the_first_page_asks_the_readmes_question() {
 fn the_files_of_a_server_are_in_the_program() {
     let place = Place::new();
     let mut found = 0;
-    for page in ["README.md", "docs/your-server.md"] {
+    for page in ["README.md", "docs/your-server.md", "docs/llama-cpp.md"] {
         let text = document(page);
         let words: Vec<&str> = blocks(&text, "sh").iter().flat_map(|block| block.split_whitespace()).collect();
         let named = (1..words.len()).filter_map(|at| match (words[at - 1], words[at]) {
