@@ -296,7 +296,6 @@ def test_the_documents_python_example_runs(tmp_path, page):
         start = line.removesuffix("…")
         same = str.startswith if line.endswith("…") else (lambda out, start: out.rstrip() == start)
         assert any(same(out, start) for out in printed), f"{page} prints no more {line!r}. It prints:\n{done.stdout}"
-    assert shown or page.startswith("python/")
 
 
 def test_the_program():
