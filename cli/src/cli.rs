@@ -7,21 +7,31 @@ pub mod format;
 pub mod results;
 
 use crate::commands;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use foretoken_run::spec::problem::Result;
+use std::ffi::OsString;
 
 /// How far ahead should this server speculate, for which request, at this moment?
 #[derive(Debug, Parser)]
-#[command(name = "foretoken", version, propagate_version = true, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "foretoken", version, propagate_version = true, after_help = EXIT_CODES)]
 #[command(help_template = template())]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// What the program says without arguments.
+pub const INTRODUCTION: &str = "Foretoken: how many tokens should your vLLM or SGLang server draft?
+
+  foretoken ask 'vllm serve MODEL …' --gpu h100   what to draft instead
+  foretoken new mine.toml                         a first experiment
+  foretoken run quickstart                        policies side by side
+  foretoken --help                                all commands
+";
+
 const EXIT_CODES: &str = "Examples:
-  foretoken run experiments/quickstart.toml
-  foretoken policies show adaspec
+  foretoken ask 'vllm serve Qwen/Qwen3-8B' --gpu h100 --clients 16
+  foretoken run quickstart
   foretoken explore
 
 Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative,
@@ -144,6 +154,85 @@ commands! {
     }
 }
 
+/// Columns of a line of help.
+const WIDTH: usize = 80;
+
+/// The command line as it is parsed and helped with.
+pub fn command() -> clap::Command {
+    fn narrow_help(command: clap::Command) -> clap::Command {
+        let help = command.get_after_help().map(|help| narrow(&help.to_string()));
+        let command = match help {
+            Some(help) => command.after_help(help),
+            None => command,
+        };
+        command.mut_subcommands(narrow_help)
+    }
+    narrow_help(Cli::command().max_term_width(WIDTH))
+}
+
+/// Parses the program's arguments, of which the first is its name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> clap::error::Result<Cli> {
+    let mut matches = command().try_get_matches_from(arguments)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command()))
+}
+
+/// The text behind a command's options in lines of at most 80 columns. Indented lines are kept; an example that is too
+/// long goes on behind a backslash, so that a shell reads it as one line. Other lines are paragraphs.
+fn narrow(text: &str) -> String {
+    fn end(paragraph: &mut Vec<&str>, lines: &mut Vec<String>) {
+        if !paragraph.is_empty() {
+            let options = textwrap::Options::new(WIDTH).break_words(false);
+            lines.push(textwrap::fill(&paragraph.join(" "), options));
+            paragraph.clear();
+        }
+    }
+    let (mut lines, mut paragraph) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        if line.is_empty() || line.starts_with(' ') {
+            end(&mut paragraph, &mut lines);
+            lines.push(continued(line));
+        } else {
+            paragraph.push(line);
+        }
+    }
+    end(&mut paragraph, &mut lines);
+    lines.join("\n")
+}
+
+/// An example in lines of at most 80 columns, where its words allow it.
+fn continued(example: &str) -> String {
+    if example.chars().count() <= WIDTH || !example.trim_start().starts_with("foretoken ") {
+        return example.to_owned();
+    }
+    // Words of a shell: spaces in quotes belong to a word.
+    let mut quote = None;
+    let mut words = vec![String::new()];
+    for c in example.trim().chars() {
+        match (quote, c) {
+            (None, ' ') => words.push(String::new()),
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), _) if q == c => quote = None,
+            _ => {}
+        }
+        if quote.is_some() || c != ' ' {
+            words.last_mut().expect("there is a word").push(c);
+        }
+    }
+    let mut lines = vec!["  ".to_owned()];
+    for word in words {
+        let line = lines.last_mut().expect("there is a line");
+        // Two columns are for the backslash.
+        if line.chars().count() + word.chars().count() > WIDTH - 2 && !line.trim().is_empty() {
+            line.push('\\');
+            lines.push("      ".to_owned());
+        }
+        let line = lines.last_mut().expect("there is a line");
+        line.push_str(&word);
+        line.push(' ');
+    }
+    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
 /// The help of the program: its commands in groups, in lines of at most 80 columns. Clap would list all of them in one
 /// block and leave the lines to the terminal, which breaks words.
 fn template() -> String {
@@ -152,7 +241,8 @@ fn template() -> String {
         text += &format!("\n {heading}\n");
         for (name, says) in *commands {
             let first = format!("  {:<20}", kebab(name));
-            let options = textwrap::Options::new(80).initial_indent(&first).subsequent_indent("                      ");
+            let options =
+                textwrap::Options::new(WIDTH).initial_indent(&first).subsequent_indent("                      ");
             text += &(textwrap::fill(says.trim(), options) + "\n");
         }
     }
@@ -175,8 +265,32 @@ fn kebab(name: &str) -> String {
 #[cfg(not(all(feature = "live", feature = "observe")))]
 pub fn built_without(feature: &str) -> Box<foretoken_run::spec::problem::Problem> {
     let (what, help) = match feature {
-        "observe" => ("a network", "build it with one: cargo run --release --features observe -- …"),
-        _ => ("devices", "build it with them: cargo run --release --features live -- …"),
+        "observe" => (
+            "a network",
+            "the Python wheel has one (pip install ./python in a checkout), and so has cargo install --path cli --features \
+             observe",
+        ),
+        _ => ("devices", "install it with them, in a checkout: cargo install --path cli --features live"),
     };
     foretoken_run::spec::problem::Problem::bad_input(format!("this program was built without {what}")).help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_example_goes_on_behind_a_backslash() {
+        let text = "Examples:
+  foretoken run x
+  foretoken ask 'vllm serve a/long-name-of-a-model --max-num-seqs 64 --port 8000' --gpu h100 --clients 8
+
+One paragraph
+of two lines.";
+        let narrow = narrow(text);
+        assert!(narrow.lines().all(|line| line.chars().count() <= WIDTH), "{narrow}");
+        assert!(narrow.starts_with("Examples:\n  foretoken run x\n  foretoken ask \\\n      'vllm serve "), "{narrow}");
+        assert!(narrow.ends_with("8\n\nOne paragraph of two lines."), "{narrow}");
+        assert_eq!(narrow.replace(" \\\n     ", "").lines().nth(2), text.lines().nth(2));
+    }
 }

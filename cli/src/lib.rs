@@ -21,7 +21,6 @@ mod commands;
 mod memory;
 mod shipped;
 
-use clap::Parser;
 use foretoken_report::Staged;
 use foretoken_run::spec::{problem, shown};
 use foretoken_run::work::Work;
@@ -42,6 +41,11 @@ pub fn main() -> ExitCode {
 
 /// Does the work of [`main`] with the given arguments. The first argument is the program's name. Returns the exit code.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.len() < 2 {
+        std::eprint!("{}", cli::INTRODUCTION);
+        return problem::Exit::BadInput as u8;
+    }
     match prepared(arguments).and_then(run) {
         Ok(()) => 0,
         Err(wrong) => {
@@ -54,8 +58,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 /// Parses the arguments, checks the memory limit and starts to listen for Ctrl-C.
-fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cli::Command> {
-    let cli = cli::Cli::try_parse_from(arguments).unwrap_or_else(|e| refuse(&e));
+fn prepared(arguments: Vec<OsString>) -> problem::Result<cli::Command> {
+    let cli = cli::parse(arguments).unwrap_or_else(|e| refuse(&e));
     let wrong =
         |what| problem::Problem::bad_input(what).help("leave it out for three quarters of the machine's memory");
     foretoken_traces::limits::given().map_err(wrong)?;

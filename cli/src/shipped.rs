@@ -1,17 +1,17 @@
 //! The shipped experiments that need no other file. Their texts are part of the program, so that `foretoken run
-//! quickstart` works without a checkout of the source.
+//! quickstart` works without a checkout of the source. `foretoken new FILE --copy NAME` writes them.
 
 use foretoken_run::load::parse_document;
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::document::Document;
-use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_run::spec::problem::{Problem, Result, nearest};
 use foretoken_run::spec::text;
 use std::path::Path;
 
 const BENCH_POISSON: &str = include_str!("../experiments/bench-poisson.toml");
 
 /// Name and text of each shipped experiment. The text is the file `experiments/NAME.toml`.
-const SHIPPED: [(&str, &str); 12] = [
+const SHIPPED: [(&str, &str); 13] = [
     ("quickstart", include_str!("../experiments/quickstart.toml")),
     ("capacity", include_str!("../experiments/capacity.toml")),
     ("fleet", include_str!("../experiments/fleet.toml")),
@@ -20,11 +20,27 @@ const SHIPPED: [(&str, &str); 12] = [
     ("capacity-slo", include_str!("../experiments/capacity-slo.toml")),
     ("orders", include_str!("../experiments/orders.toml")),
     ("observe", include_str!("../experiments/observe.toml")),
+    ("observe-text", include_str!("../experiments/observe-text.toml")),
     ("serve", include_str!("../experiments/serve.toml")),
     ("live-cpu", include_str!("../experiments/live-cpu.toml")),
     ("bench-poisson", BENCH_POISSON),
     ("bench-poisson-fixed4", include_str!("../experiments/bench-poisson-fixed4.toml")),
 ];
+
+/// Name and text of each shipped file that is no experiment: vLLM's settings of its log, with times in microseconds.
+const OTHERS: [(&str, &str); 1] = [("vllm-logging", include_str!("../experiments/vllm-logging.json"))];
+
+/// The text of the shipped file with this name, for a copy of it.
+pub fn text_of(name: &str) -> Result<&'static str> {
+    let all = || SHIPPED.iter().chain(&OTHERS);
+    let found = all().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = all().map(|(name, _)| *name).collect();
+        let near = nearest(name, names.iter().copied()).map_or(String::new(), |near| format!("did you mean {near}? "));
+        Problem::bad_input(format!("no shipped file is called {name}"))
+            .help(format!("{near}There are {}", names.join(", ")))
+    })
+}
 
 /// The plan of an experiment with the overrides `sets`. `file` is a file or the name of a shipped experiment.
 pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
@@ -83,12 +99,31 @@ mod tests {
             // This experiment has no number of requests, because `foretoken capacity` chooses it.
             let sets = name.starts_with("capacity").then(|| "workload.requests=100".to_owned());
             let document = read_document(Path::new(name), sets.as_slice()).unwrap();
-            let plan_of = if name == "observe" { Plan::to_observe } else { Plan::of };
+            let plan_of = if name.starts_with("observe") { Plan::to_observe } else { Plan::of };
             plan_of(document, Path::new("")).unwrap_or_else(|e| panic!("{name}: {}", e.in_words()));
         }
         for other in ["Quickstart", "./quickstart"] {
             let refused = read_document(Path::new(other), &[]).map(drop).unwrap_err().in_words();
             assert!(refused.contains("the name of a shipped experiment: quickstart, "), "{refused}");
         }
+    }
+
+    /// The server is observed with drafts and without, by the same file (docs/your-server.md).
+    #[test]
+    fn a_server_without_drafts_is_observed_with_the_same_file() {
+        for name in ["observe", "observe-text"] {
+            let sets = ["policies=[{ autoregressive = {} }]".to_owned()];
+            let plan = Plan::to_observe(read_document(Path::new(name), &sets).unwrap(), Path::new("")).unwrap();
+            assert_eq!(plan.policies.len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_shipped_file_can_be_copied() {
+        for (name, text) in SHIPPED.iter().chain(&OTHERS) {
+            assert_eq!(text_of(name).unwrap(), *text);
+        }
+        let refused = text_of("vllm-loging").unwrap_err();
+        assert!(refused.help_text().starts_with("did you mean vllm-logging? There are quickstart, "));
     }
 }

@@ -284,11 +284,18 @@ def test_a_truth_table_is_read():
 
 @pytest.mark.parametrize("page", ["python/README.md", "docs/write-a-policy.md"])
 def test_the_documents_python_example_runs(tmp_path, page):
-    """Runs a page's example in the root folder of the source."""
+    """Runs a page's example in the root folder of the source. It prints what the page shows: some of the lines, of which
+    one with `…` at its end is cut."""
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")
-    shown = (ROOT / page).read_text().split("```python\n")[1].split("```")[0]
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", shown], capture_output=True, text=True)
+    example, *rest = (ROOT / page).read_text().split("```python\n")[1].split("```")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "calm-or-busy" in done.stdout, done.stderr
+    printed = iter(done.stdout.splitlines())
+    shown = "```".join(rest).split("```text\n")[1:]
+    for line in shown[0].split("```")[0].splitlines() if shown else []:
+        start = line.removesuffix("…")
+        same = str.startswith if line.endswith("…") else (lambda out, start: out.rstrip() == start)
+        assert any(same(out, start) for out in printed), f"{page} prints no more {line!r}. It prints:\n{done.stdout}"
 
 
 def test_the_program():

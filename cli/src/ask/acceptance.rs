@@ -1,8 +1,9 @@
 //! Which drafts are accepted: as the user counts it, or as it was measured for drafters of this kind.
 
+use super::option;
 use foretoken_profiler::hardware::golden::{self, Golden};
 use foretoken_run::golden::perhaps_marginal;
-use foretoken_run::spec::problem::{Problem, Result, nearest};
+use foretoken_run::spec::problem::{Result, nearest};
 use foretoken_sim::DraftMethod;
 use foretoken_sim::constant_rate;
 use foretoken_traces::truth::speculation_profile::SpeculationProfile;
@@ -24,7 +25,7 @@ const FORMS: &str = "--accept marginal=0.8,0.6 (of all rounds, the share that ge
 
 /// Reads `--accept`. `k` is the draft length at which a mean length counts if it names none.
 pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
-    let wrong = |what: String| Problem::bad_input(format!("--accept {given}: {what}"));
+    let wrong = |what: String| option::wrong("--accept", given, format!("--accept: {what}"));
     let Some((form, values)) = given.split_once('=') else {
         return Err(wrong("a form is needed".into()).help(FORMS));
     };
@@ -36,7 +37,7 @@ pub fn read(given: &str, k: Option<u32>) -> Result<Acceptance> {
             let no = || wrong("no golden curve has this name".into()).help(hint());
             return Ok(golden(golden::curve(values).ok_or_else(no)?));
         }
-        "profile" => return of_profile(values),
+        "profile" => return of_profile(given, values),
         _ => {}
     }
     if matches!(form, "mean-length" | "drafted-share") {
@@ -119,10 +120,10 @@ pub fn doubts(acceptance: &Acceptance, target: &str) -> Vec<String> {
 }
 
 /// What a `speculation_profile.json` says. The experiment reads the file again, so its place is made absolute.
-fn of_profile(file: &str) -> Result<Acceptance> {
-    let path = std::path::absolute(file).map_err(|e| Problem::bad_input(format!("--accept profile={file}: {e}")))?;
-    let read =
-        SpeculationProfile::read(&path).map_err(|e| Problem::bad_input(e.to_string()).help(e.hint().to_owned()))?;
+fn of_profile(given: &str, file: &str) -> Result<Acceptance> {
+    let wrong = |what: String| option::wrong("--accept", given, what);
+    let path = std::path::absolute(file).map_err(|e| wrong(format!("--accept: {e}")))?;
+    let read = SpeculationProfile::read(&path).map_err(|e| wrong(e.to_string()).help(e.hint().to_owned()))?;
     let source = table("profile", "path", path.display().to_string().into());
     Ok(Acceptance { source, positions: read.num_speculative_tokens })
 }
@@ -279,6 +280,7 @@ mod tests {
             ("golden=glm-5.3-mtp-thinking", None, "did you mean glm-5.2-mtp-thinking? There are "),
         ] {
             let wrong = read(given, k).unwrap_err();
+            assert_eq!(wrong.pointed_at(), Some(given));
             assert!(wrong.help_text().contains(help), "{given}: {}", wrong.help_text());
         }
     }

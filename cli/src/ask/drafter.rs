@@ -1,6 +1,6 @@
 //! The drafter of a line as settings of an experiment: what a pass of it costs, and how the engine treats it.
 
-use super::line::Line;
+use super::line::{Line, Word};
 use super::models::{Model, find};
 use super::server::Speculation;
 use foretoken_profiler::hardware::models::{Attention, Bits, FeedForward, LayerGroup, ModelShape, entry};
@@ -34,19 +34,26 @@ pub fn method_name(method: DraftMethod) -> &'static str {
     foretoken_run::vllm_table::stated_method(method).unwrap_or("draft_model")
 }
 
-/// The drafter that the line asks for. `given`: a preset or a file in place of the line's name.
+/// The drafter that the line asks for. `given`: a preset or a file in place of the line's name. `quantization`: the
+/// drafter's own.
 pub fn drafter(
     line: &Line,
     target: &Model,
     asked: &Speculation,
     engine: Engine,
     given: Option<&str>,
+    quantization: Option<&Word>,
 ) -> Result<Drafter> {
     let method = asked.method;
     let named = given.or(asked.drafter.as_ref().map(|w| w.text.as_str()));
     let at = asked.drafter.as_ref().map_or(&asked.at.span, |w| &w.span);
     let wrong = |what: String| line.wrong(at, what);
-    let of = |model: Model, name: String| Drafter { cost: Cost::Model(model.value), name, assumed: model.assumed };
+    let of = |mut model: Model, name: String| -> Result<Drafter> {
+        if let Some(flag) = quantization {
+            model.quantise_as(line, flag, "the drafter's quantisation")?;
+        }
+        Ok(Drafter { cost: Cost::Model(model.value), name, assumed: model.assumed })
+    };
     let called = |model: &Model| model.preset.map_or_else(|| model.shape.name.clone(), str::to_owned);
     match method {
         DraftMethod::Ngram | DraftMethod::Suffix => {
@@ -105,7 +112,7 @@ pub fn drafter(
             .help("vLLM refuses a draft model with another vocabulary"));
         }
         let name = called(&model);
-        return Ok(of(model, name));
+        return of(model, name);
     }
     // A name that no preset has: the preset of this kind for the target stands for it.
     let beside = target.preset.and_then(|target| entry(&format!("{kind}{target}"))).filter(|_| !kind.is_empty());
@@ -114,8 +121,10 @@ pub fn drafter(
         None => vec![format!("the drafter is {name}")],
     };
     if let Some(entry) = beside {
-        let cost = Cost::Model(entry.name.as_str().into());
-        return Ok(Drafter { cost, name: entry.name.clone(), assumed: stands(&entry.name) });
+        let assumed = stands(&entry.name);
+        let value = entry.name.as_str().into();
+        let model = Model { value, preset: Some(&entry.name), shape: entry.shape.clone(), mtp: None, assumed };
+        return of(model, entry.name.clone());
     }
     let like = match method {
         DraftMethod::Eagle => head(&target.shape, false),
@@ -124,8 +133,9 @@ pub fn drafter(
     };
     if let Some(head) = like {
         let name = "a head of one layer of the target's widths";
-        let cost = Cost::Model(toml::Value::try_from(&head).expect("a shape is plain data"));
-        return Ok(Drafter { cost, name: head.name, assumed: stands(name) });
+        let called = head.name.clone();
+        let value = toml::Value::try_from(&head).expect("a shape is plain data");
+        return of(Model { value, preset: None, shape: head, mtp: None, assumed: stands(name) }, called);
     }
     let what =
         named.map_or("the line names no draft model".to_owned(), |name| format!("no preset has the shape of {name}"));

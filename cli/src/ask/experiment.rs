@@ -66,6 +66,10 @@ pub fn experiment(parts: &Parts) -> Result<(Table, Vec<String>)> {
 /// A model on the GPUs of the line.
 fn roofline(parts: &Parts, model: &Value, is_target: bool, assumed: &mut Vec<String>) -> Result<Value> {
     let Server { tensor_parallel, expert_parallel, kv_bits, memory_utilization, engine, .. } = *parts.server;
+    let tensor_parallel = match is_target {
+        true => tensor_parallel,
+        false => parts.server.draft_tensor_parallel.unwrap_or(tensor_parallel),
+    };
     let mut keys = table([("gpu", parts.gpu.into()), ("model", model.clone())]);
     let mut set = |key: &str, value: Value| drop(keys.insert(key.to_owned(), value));
     if tensor_parallel > 1 {

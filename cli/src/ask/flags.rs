@@ -14,13 +14,53 @@ pub enum Kind {
     Words,
 }
 
-/// A flag of an engine: its names without dashes (the first is the usual one), what follows it, and whether the answer
-/// uses it.
+/// What the answer makes of a flag.
+#[derive(Clone, Copy, Debug)]
+pub enum Matters {
+    Used,
+    /// It changes nothing that the answer says.
+    Not,
+    /// It is left out, and the answer names this reason as an assumption.
+    Assumed(&'static str),
+    /// What it asks for is not simulated. With one of the values `unless` it asks for nothing.
+    Refused {
+        what: &'static str,
+        help: &'static str,
+        unless: &'static [&'static str],
+    },
+}
+
+/// A flag of an engine: its names without dashes (the first is the usual one), what follows it, and what the answer
+/// makes of it.
 #[derive(Debug)]
 pub struct Flag {
     pub names: &'static [&'static str],
     pub kind: Kind,
-    pub used: bool,
+    pub matters: Matters,
+}
+
+pub const fn used(names: &'static [&'static str], kind: Kind) -> Flag {
+    Flag { names, kind, matters: Matters::Used }
+}
+
+/// A flag that does not matter for the answer.
+pub const fn other(names: &'static [&'static str], kind: Kind) -> Flag {
+    Flag { names, kind, matters: Matters::Not }
+}
+
+pub const fn assumed(names: &'static [&'static str], kind: Kind, why: &'static str) -> Flag {
+    Flag { names, kind, matters: Matters::Assumed(why) }
+}
+
+/// A flag for what is not simulated. With one of the values `unless` it asks for nothing.
+pub const fn refused(
+    names: &'static [&'static str],
+    kind: Kind,
+    unless: &'static [&'static str],
+    what: &'static str,
+    help: &'static str,
+) -> Flag {
+    Flag { names, kind, matters: Matters::Refused { what, help, unless } }
 }
 
 /// A flag that the line has.
@@ -48,6 +88,8 @@ pub struct Flags {
     pub no_matter: Vec<String>,
     /// Flags as written, which are not known.
     pub unknown: Vec<String>,
+    /// What was left out, with its flag.
+    pub assumed: Vec<String>,
 }
 
 /// Reads the flags in `words`. `skip_unknown`: list flags that are not in the tables, and go on?
@@ -69,16 +111,16 @@ pub fn read(line: &Line, words: &[Word], tables: &[Flag], skip_unknown: bool) ->
             Some((head, part)) => (head.to_owned(), Some(part.replace('-', "_"))),
             None => (bare.clone(), None),
         };
-        let find = |name: &str| tables.iter().find(|f| f.names.contains(&name));
         let level = head.strip_prefix('O').filter(|n| n.parse::<u8>().is_ok()).map(|_| "optimization-level");
-        let off = head.strip_prefix("no-").and_then(find).filter(|f| f.kind == Kind::Switch);
-        let Some(flag) = find(&head).or_else(|| level.and_then(find)).or(off) else {
-            if !skip_unknown {
-                return Err(unknown(line, word, &head, tables));
+        let (flag, on) = match named(tables, written, level.unwrap_or(&head)) {
+            Named::Flag(flag, on) => (flag, on),
+            _ if skip_unknown => {
+                flags.unknown.push(written.to_owned());
+                while words.next_if(|w| !is_flag(w)).is_some() {}
+                continue;
             }
-            flags.unknown.push(written.to_owned());
-            while words.next_if(|w| !is_flag(w)).is_some() {}
-            continue;
+            Named::Several(names) => return Err(ambiguous(line, word, &names)),
+            Named::Unknown => return Err(unknown(line, word, &head, tables)),
         };
         let mut span = word.span.clone();
         let value = match (flag.kind, glued) {
@@ -105,27 +147,86 @@ pub fn read(line: &Line, words: &[Word], tables: &[Flag], skip_unknown: bool) ->
             span.end = span.end.max(value.span.end);
         }
         let said = value.as_ref().filter(|_| flag.kind == Kind::Switch).map(|v| !v.text.eq_ignore_ascii_case("false"));
-        match flag.used {
-            true => flags.given.push(Given {
+        let on = said.unwrap_or(true) == on;
+        let text = value.as_ref().map_or("", |v| v.text.as_str());
+        match flag.matters {
+            Matters::Used => flags.given.push(Given {
                 name: flag.names[0],
                 part,
                 value: value.filter(|_| flag.kind != Kind::Switch),
-                on: said.unwrap_or(true) != off.is_some(),
+                on,
                 written: written.to_owned(),
                 span,
             }),
-            false => flags.no_matter.push(written.to_owned()),
+            Matters::Assumed(why) if on => {
+                let says = format!("{written}: {why}");
+                flags.assumed.extend((!flags.assumed.contains(&says)).then_some(says));
+            }
+            Matters::Refused { what, help, unless } if on && !unless.contains(&text.to_lowercase().as_str()) => {
+                return Err(line.wrong(&span, what).help(help));
+            }
+            Matters::Not | Matters::Assumed(_) | Matters::Refused { .. } => flags.no_matter.push(written.to_owned()),
         }
     }
     Ok(flags)
+}
+
+/// What a flag's name stands for.
+enum Named<'t> {
+    /// A flag, and whether it is on (`--no-NAME` turns a switch off).
+    Flag(&'t Flag, bool),
+    /// Names of several flags that begin so.
+    Several(Vec<&'static str>),
+    Unknown,
+}
+
+/// The flag with the name `head`, which is written `written`. As in argparse, the beginning of a long flag is enough if
+/// only one flag begins so.
+fn named<'t>(tables: &'t [Flag], written: &str, head: &str) -> Named<'t> {
+    let find = |name: &str| tables.iter().find(|f| f.names.contains(&name));
+    let is_switch = |f: &&Flag| f.kind == Kind::Switch;
+    if let Some(flag) = find(head) {
+        return Named::Flag(flag, true);
+    }
+    let off = head.strip_prefix("no-");
+    if let Some(flag) = off.and_then(find).filter(is_switch) {
+        return Named::Flag(flag, false);
+    }
+    let start = off.unwrap_or(head);
+    if !written.starts_with("--") || start.is_empty() {
+        return Named::Unknown;
+    }
+    let begins = |f: &&Flag| f.names.iter().any(|name| name.starts_with(start));
+    let found: Vec<&Flag> = tables.iter().filter(begins).filter(|f| off.is_none() || is_switch(f)).collect();
+    match found[..] {
+        [] => Named::Unknown,
+        [flag] => Named::Flag(flag, off.is_none()),
+        _ => {
+            Named::Several(found.iter().flat_map(|f| f.names.iter().copied().find(|n| n.starts_with(start))).collect())
+        }
+    }
+}
+
+/// The bytes of a flag's name in the line, without a value behind `=`.
+fn name_in(word: &Word) -> Range<usize> {
+    let written = word.text.split('=').next().unwrap_or_default();
+    word.span.start..word.span.end.min(word.span.start + written.len().max(1))
+}
+
+fn ambiguous(line: &Line, word: &Word, names: &[&str]) -> Box<Problem> {
+    const SHOWN: usize = 6;
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    let names = names.iter().take(SHOWN).map(|name| format!("--{name}")).collect::<Vec<_>>().join(", ");
+    let written = word.text.split('=').next().unwrap_or_default();
+    line.wrong(&name_in(word), format!("{written} may be several flags")).help(format!("{names}{more}"))
 }
 
 fn unknown(line: &Line, word: &Word, head: &str, tables: &[Flag]) -> Box<Problem> {
     let near = nearest(head, tables.iter().flat_map(|f| f.names.iter().copied()));
     let near = near.map_or(String::new(), |near| format!("did you mean --{near}? "));
     let written = word.text.split('=').next().unwrap_or_default();
-    let flag = word.span.start..word.span.end.min(word.span.start + written.len().max(1));
-    line.wrong(&flag, format!("{written} is not known")).help(format!("{near}--skip-unknown goes on without it"))
+    line.wrong(&name_in(word), format!("{written} is not known"))
+        .help(format!("{near}--skip-unknown goes on without it"))
 }
 
 impl Given {
@@ -169,11 +270,15 @@ mod tests {
     use super::super::line;
     use super::*;
 
-    const TABLE: [Flag; 4] = [
-        Flag { names: &["max-num-seqs"], kind: Kind::Value, used: true },
-        Flag { names: &["enable-prefix-caching"], kind: Kind::Switch, used: true },
-        Flag { names: &["port", "p"], kind: Kind::Value, used: false },
-        Flag { names: &["names"], kind: Kind::Words, used: false },
+    const TABLE: [Flag; 8] = [
+        used(&["max-num-seqs"], Kind::Value),
+        used(&["max-num-batched-tokens"], Kind::Value),
+        used(&["enable-prefix-caching"], Kind::Switch),
+        other(&["port", "p"], Kind::Value),
+        other(&["names"], Kind::Words),
+        assumed(&["enable-lora"], Kind::Switch, "adapters take no time"),
+        refused(&["cpu-offload-gb"], Kind::Value, &["0"], "offloading is not simulated", "leave it out"),
+        refused(&["enable-tiers"], Kind::Switch, &[], "tiers are not simulated", "leave it out"),
     ];
 
     fn read_line(text: &str, skip: bool) -> Result<Flags> {
@@ -195,10 +300,35 @@ mod tests {
 
     #[test]
     fn an_unknown_flag_is_shown_in_the_line() {
-        let wrong = read_line("m --max-num-seq 8", false).unwrap_err();
-        assert_eq!(wrong.pointed_at(), Some("--max-num-seq"));
+        let wrong = read_line("m --max-num-seqz=8", false).unwrap_err();
+        assert_eq!(wrong.pointed_at(), Some("--max-num-seqz"));
         assert!(wrong.help_text().starts_with("did you mean --max-num-seqs?"), "{}", wrong.help_text());
         assert_eq!(read_line("m --zzz 8 --port 1", true).unwrap().unknown, ["--zzz"]);
         assert_eq!(read_line("m --max-num-seqs", false).unwrap_err().message(), "--max-num-seqs lacks its value");
+    }
+
+    #[test]
+    fn a_flag_may_be_shortened_if_one_flag_begins_so() {
+        let flags = read_line("m --max-num-s 8 --no-enable-pre --po=1", false).unwrap();
+        let first = &flags.given[0];
+        assert_eq!((first.name, first.text(), first.written.as_str()), ("max-num-seqs", "8", "--max-num-s"));
+        assert_eq!((flags.given[1].name, flags.given[1].on), ("enable-prefix-caching", false));
+        assert_eq!(flags.no_matter, ["--po"]);
+        let wrong = read_line("m --max-num=8", false).unwrap_err();
+        assert_eq!((wrong.pointed_at(), wrong.message()), (Some("--max-num"), "--max-num may be several flags"));
+        assert_eq!(wrong.help_text(), "--max-num-seqs, --max-num-batched-tokens");
+        assert_eq!(read_line("m --max-num 8", true).unwrap().unknown, ["--max-num"]);
+        // A short flag has no beginning.
+        assert!(read_line("m -max-num-s 8", false).is_err());
+    }
+
+    #[test]
+    fn what_is_not_simulated_is_refused_where_it_is_asked_for() {
+        let flags = read_line("m --enable-lora --cpu-offload-gb 0 --no-enable-tiers", false).unwrap();
+        assert_eq!(flags.assumed, ["--enable-lora: adapters take no time"]);
+        assert_eq!(flags.no_matter, ["--cpu-offload-gb", "--no-enable-tiers"]);
+        for (line, at) in [("m --cpu-offload-gb 4", "--cpu-offload-gb 4"), ("m --enable-tiers", "--enable-tiers")] {
+            assert_eq!(read_line(line, false).map(drop).unwrap_err().pointed_at(), Some(at));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The load that is asked about, and the lengths of its requests, as a workload of an experiment.
 
-use foretoken_run::spec::problem::{Problem, Result, nearest};
+use super::option;
+use foretoken_run::spec::problem::{Result, nearest};
 use foretoken_traces::TraceFormat;
 use std::path::PathBuf;
 
@@ -69,15 +70,15 @@ pub struct Asked {
 
 /// The load that the options ask about.
 pub fn read(said: &Said) -> Result<Asked> {
-    let given: Vec<&str> =
-        [("--clients", said.clients.is_some()), ("--rate", said.rate.is_some()), ("--log", said.log.is_some())]
-            .into_iter()
-            .filter_map(|(name, given)| given.then_some(name))
-            .collect();
-    if let [first, second, ..] = given[..] {
-        return Err(Problem::bad_input(format!("{first} and {second} are two loads")).help("give one of them"));
+    let shown = |x: Option<f64>| x.map(|x| x.to_string());
+    let log = said.log.as_ref().map(|path| path.display().to_string());
+    let loads = [("--clients", said.clients.map(|n| n.to_string())), ("--rate", shown(said.rate)), ("--log", log)];
+    let mut given = loads.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    if let (Some(first), Some(second)) = (given.next(), given.next()) {
+        let message = format!("{} and {} are two loads", first.0, second.0);
+        return Err(option::contradicts(first, second, message).help("give one of them"));
     }
-    let bad = |option: &str, x: f64| Problem::bad_input(format!("{option} {x} is no number above 0"));
+    let bad = |name: &str, x: f64| option::wrong(name, &x.to_string(), format!("{name} {x} is no number above 0"));
     for (option, x) in [("--rate", said.rate), ("--input", said.input), ("--output", said.output)] {
         if let Some(x) = x.filter(|x| !(x.is_finite() && *x > 0.0)) {
             return Err(bad(option, x));
@@ -93,7 +94,8 @@ pub fn read(said: &Said) -> Result<Asked> {
             let full = std::path::absolute(path).unwrap_or(path.clone());
             let shown = path.display();
             TraceFormat::detect(&full).map_err(|e| {
-                Problem::bad_input(format!("--log {shown}: {e}")).help("docs/traces.md has the formats that are read")
+                option::wrong("--log", &shown.to_string(), format!("--log {shown}: {e}"))
+                    .help("docs/traces.md has the formats that are read")
             })?;
             assumed.push(format!("the first {OF_LOG} requests of the log"));
             Load::Log(full)
@@ -104,10 +106,11 @@ pub fn read(said: &Said) -> Result<Asked> {
         }
     };
     let lengths = match (said.input, said.output, &said.lengths, &load) {
-        (Some(_), _, Some(_), _) | (_, Some(_), Some(_), _) => {
-            return Err(
-                Problem::bad_input("--lengths and --input or --output are two kinds of lengths").help("give one")
-            );
+        (Some(_), _, Some(mix), _) | (_, Some(_), Some(mix), _) => {
+            let means = [("--input", shown(said.input)), ("--output", shown(said.output))];
+            let first = means.into_iter().find_map(|(name, value)| Some((name, value?))).expect("one is given");
+            let message = "--lengths and --input or --output are two kinds of lengths";
+            return Err(option::contradicts(first, ("--lengths", mix.clone()), message).help("give one"));
         }
         (Some(input), Some(output), ..) => {
             let words = format!("lengths spread around their means (log-normal, sigma {SIGMA})");
@@ -120,13 +123,18 @@ pub fn read(said: &Said) -> Result<Asked> {
             ));
             Lengths::Means(input, output)
         }
-        (Some(_), None, ..) => return Err(Problem::bad_input("--input without --output").help("give both means")),
-        (None, Some(_), ..) => return Err(Problem::bad_input("--output without --input").help("give both means")),
+        (Some(x), None, ..) => {
+            return Err(option::wrong("--input", &x.to_string(), "--input without --output").help("give both means"));
+        }
+        (None, Some(x), ..) => {
+            return Err(option::wrong("--output", &x.to_string(), "--output without --input").help("give both means"));
+        }
         (.., Some(mix), _) => {
             if !MIXES.contains(&mix.as_str()) {
                 let near = nearest(mix, MIXES).map_or(String::new(), |near| format!("did you mean {near}? "));
                 let help = format!("{near}There are {}", MIXES.join(", "));
-                return Err(Problem::bad_input(format!("--lengths {mix}: no mix has this name")).help(help));
+                let message = format!("--lengths {mix}: no mix has this name");
+                return Err(option::wrong("--lengths", mix, message).help(help));
             }
             Lengths::Mix(mix.clone())
         }
@@ -210,6 +218,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
+        let at = |said: Said| read(&said).map(drop).unwrap_err().pointed_at().map(str::to_owned);
         let said = |said: Said| read(&said).map(drop).unwrap_err().message().to_owned();
         let clients = Said { clients: Some(4), ..Said::default() };
         assert_eq!(said(Said { rate: Some(1.0), ..clients.clone() }), "--clients and --rate are two loads");
@@ -217,6 +226,9 @@ mod tests {
         assert!(
             said(Said { input: Some(1.0), lengths: Some("sharegpt".into()), ..clients.clone() }).contains("two kinds")
         );
+        assert_eq!(at(Said { rate: Some(1.5), ..clients.clone() }).as_deref(), Some("--rate 1.5"));
+        assert_eq!(at(Said { rate: Some(-1.0), ..Said::default() }).as_deref(), Some("-1"));
+        assert_eq!(at(Said { lengths: Some("sharegtp".into()), ..clients.clone() }).as_deref(), Some("sharegtp"));
         assert!(said(Said { lengths: Some("sharegtp".into()), ..clients }).contains("no mix"));
     }
 

@@ -13,14 +13,17 @@ mod flags;
 mod line;
 pub mod load;
 mod models;
+mod option;
 mod paste;
 mod prepare;
 mod question;
 pub mod served;
 mod server;
 mod sglang;
+mod sglang_flags;
 mod sglang_memory;
 mod vllm;
+mod vllm_flags;
 mod words;
 
 pub use experiment::text;

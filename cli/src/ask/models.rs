@@ -1,6 +1,7 @@
 //! Finds the models and the GPU that names stand for: presets, a `config.json`, or a preset with other bits.
 
 use super::line::{Line, Word};
+use super::option;
 use foretoken_profiler::hardware::config;
 use foretoken_profiler::hardware::gpus::gpus;
 use foretoken_profiler::hardware::models::{Entry, ModelShape, catalog, entry};
@@ -230,6 +231,23 @@ impl Model {
         self.value = toml::Value::try_from(&self.shape).expect("a shape is plain data");
         self.assumed.push(why);
     }
+
+    /// Takes the quantisation that the word `flag` names. `said`: where the line says so. Weights that are quantised
+    /// already stay as they are.
+    pub fn quantise_as(&mut self, line: &Line, flag: &Word, said: &str) -> Result<()> {
+        let Some(quant) = Quant::of_flag(&flag.text) else {
+            let known =
+                ["fp8", "awq", "gptq", "modelopt", "modelopt_fp4", "compressed-tensors", "bitsandbytes", "mxfp4"];
+            let near = nearest(&flag.text, known).map_or(String::new(), |near| format!("did you mean {near}? "));
+            let help = format!("{near}known are {}", known.join(", "));
+            return Err(line.wrong(&flag.span, format!("no quantisation is called {}", flag.text)).help(help));
+        };
+        let plain = self.shape.bits.weights >= 16.0 && self.shape.bits.experts >= 16.0;
+        if let Some(quant) = quant.filter(|_| plain) {
+            self.quantise(quant, format!("{said} {} makes {} weights", flag.text, quant.in_words()));
+        }
+        Ok(())
+    }
 }
 
 /// The target model of a line. `config`: a `config.json` or a preset in place of the line's name.
@@ -247,17 +265,7 @@ pub fn target(line: &Line, word: &Word, config: Option<&str>, quantization: Opti
         )));
     };
     if let Some(flag) = quantization {
-        let Some(quant) = Quant::of_flag(&flag.text) else {
-            let known =
-                ["fp8", "awq", "gptq", "modelopt", "modelopt_fp4", "compressed-tensors", "bitsandbytes", "mxfp4"];
-            let near = nearest(&flag.text, known).map_or(String::new(), |near| format!("did you mean {near}? "));
-            let help = format!("{near}known are {}", known.join(", "));
-            return Err(line.wrong(&flag.span, format!("no quantisation is called {}", flag.text)).help(help));
-        };
-        let plain = model.shape.bits.weights >= 16.0 && model.shape.bits.experts >= 16.0;
-        if let Some(quant) = quant.filter(|_| plain) {
-            model.quantise(quant, format!("--quantization {} makes {} weights", flag.text, quant.in_words()));
-        }
+        model.quantise_as(line, flag, "--quantization")?;
     }
     Ok(model)
 }
@@ -281,7 +289,7 @@ pub fn gpu(given: &str) -> Result<&'static str> {
     known(&name).or(other).or(plain.and_then(known)).ok_or_else(|| {
         let names: Vec<&str> = gpus().iter().map(|g| g.name.as_str()).collect();
         let near = nearest(&name, names.iter().copied()).map_or(String::new(), |n| format!("did you mean {n}? "));
-        Problem::bad_input(format!("--gpu {given}: no preset has this name"))
+        option::wrong("--gpu", given, format!("--gpu {given}: no preset has this name"))
             .help(format!("{near}There are {}", names.join(", ")))
     })
 }
@@ -325,6 +333,7 @@ mod tests {
         ] {
             assert_eq!(gpu(name).unwrap(), found);
         }
-        assert!(gpu("h2000").unwrap_err().help_text().starts_with("did you mean h200?"));
+        let wrong = gpu("h2000").unwrap_err();
+        assert!(wrong.help_text().starts_with("did you mean h200?") && wrong.pointed_at() == Some("h2000"));
     }
 }

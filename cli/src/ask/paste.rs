@@ -19,6 +19,11 @@ pub fn line_with(line: &Line, server: &Server, speculation: &Speculation, advise
         Engine::Vllm => vllm(line, server, speculation, advised)?,
         Engine::Sglang => sglang(server, speculation, advised)?,
     };
+    if let Some((span, file)) = &line.config
+        && server.speculative.iter().any(|flag| flag.span == *span)
+    {
+        return Some(format!("in {file}:\n{}", in_file(server, &changes, advised)));
+    }
     if line.only_changes {
         let said = |(span, to): &Change| match to.trim() {
             to if span.is_empty() => format!("add {to}"),
@@ -49,6 +54,26 @@ pub fn line_with(line: &Line, server: &Server, speculation: &Speculation, advise
     let joins_nothing = |l: &&str| !l.trim().is_empty() && l.trim() != "\\";
     let text = text.lines().filter(joins_nothing).collect::<Vec<_>>().join("\n");
     Some(text.trim_end_matches([' ', '\\', '\n']).to_owned())
+}
+
+/// What changes in a file for `--config`.
+fn in_file(server: &Server, changes: &[Change], advised: &PolicySpec) -> String {
+    let said: Vec<String> = match advised {
+        PolicySpec::Autoregressive(_) => {
+            server.speculative.iter().map(|flag| format!("remove {}", flag.name)).collect()
+        }
+        _ => changes.iter().map(|(_, to)| to.trim()).filter(|to| !to.is_empty()).map(as_key).collect(),
+    };
+    said.join("\n")
+}
+
+/// A change with its key, if it is a value alone.
+fn as_key(to: &str) -> String {
+    match to {
+        json if json.starts_with("'{") => format!("speculative-config: {json}"),
+        number if number.parse::<u32>().is_ok() => format!("num_speculative_tokens: {number}"),
+        flag => flag.to_owned(),
+    }
 }
 
 /// A text in single quotes for a shell.
@@ -133,10 +158,13 @@ fn sglang(server: &Server, speculation: &Speculation, advised: &PolicySpec) -> O
         PolicySpec::Fixed(p) => p.k,
         _ => return None,
     };
-    let of = |name: &str| server.speculative.iter().find(|g| g.name == name);
+    let of = |name: &str| server.speculative.iter().rfind(|g| g.name == name);
     let algorithm = of("speculative-algorithm");
     let mut add = String::new();
-    let mut changes = Vec::new();
+    // One length does not adapt.
+    let adapts = |flag: &&Given| flag.name.starts_with("speculative-adaptive");
+    let mut changes: Vec<Change> =
+        server.speculative.iter().filter(adapts).map(|flag| (flag.span.clone(), String::new())).collect();
     for (name, value) in [("speculative-num-steps", k), ("speculative-num-draft-tokens", k + 1)] {
         match of(name) {
             Some(flag) => changes.push((flag.span.clone(), format!("{} {value}", flag.written))),
@@ -193,6 +221,31 @@ mod tests {
         assert_eq!(pasted(dotted, &fixed(0)), "vllm serve a");
     }
 
+    /// Flags in a file for `--config` are read; a flag of the line goes before the file's.
+    #[test]
+    fn a_change_in_the_file_of_config_is_said() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "tensor-parallel-size: 4\nmax-num-seqs: 8\nspeculative-config:\n  method: mtp\n  num_speculative_tokens: 3\n";
+        std::fs::write(file.path(), text).unwrap();
+        let text = format!("vllm serve a --config {} -tp 2", file.path().display());
+        let mut line = line::read(&text).unwrap();
+        let (_, words) = line::program(&line).unwrap();
+        let words = line::with_config(&mut line, words).unwrap();
+        let server = vllm::server(&line, &words, false).unwrap();
+        assert_eq!((server.tensor_parallel, server.settings["max_num_seqs"].as_integer()), (2, Some(8)));
+        let speculation = server.speculation.clone().unwrap();
+        let said = |policy: &PolicySpec| line_with(&line, &server, &speculation, policy).unwrap();
+        let name = file.path().display();
+        let json = r#"'{"method":"mtp","num_speculative_tokens":1}'"#;
+        assert_eq!(said(&fixed(1)), format!("in {name}:\nspeculative-config: {json}"));
+        assert_eq!(said(&fixed(0)), format!("in {name}:\nremove speculative-config"));
+        let mut line = line::read("vllm serve a --config nowhere.yaml").unwrap();
+        let (_, words) = line::program(&line).unwrap();
+        let wrong = line::with_config(&mut line, words).unwrap_err();
+        assert_eq!(wrong.pointed_at(), Some("nowhere.yaml"));
+        assert!(wrong.message().starts_with("cannot read the file of --config"), "{}", wrong.message());
+    }
+
     #[test]
     fn a_table_takes_the_place_of_a_number() {
         let text = "vllm serve a -sc '{\"method\":\"mtp\",\"num_speculative_tokens\":3}' -tp 2";
@@ -209,5 +262,6 @@ mod tests {
                     --speculative-eagle-topk 1 --speculative-num-draft-tokens 4";
         assert_eq!(pasted(text, &fixed(1)), text.replace("steps 3", "steps 1").replace("tokens 4", "tokens 2"));
         assert_eq!(pasted(text, &fixed(0)), "sglang serve --model-path a");
+        assert_eq!(pasted(&format!("{text} --speculative-adaptive"), &fixed(3)), text);
     }
 }

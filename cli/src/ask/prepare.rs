@@ -97,8 +97,9 @@ pub fn prepare(options: &Options) -> Result<Prepared> {
 
 /// The question about this line. `said`: what is assumed already; `k`: the draft length that a running server
 /// shows, if its flags do not say it.
-fn of_line(options: &Options, line: Line, said: Vec<String>, k: Option<u32>) -> Result<Prepared> {
+fn of_line(options: &Options, mut line: Line, said: Vec<String>, k: Option<u32>) -> Result<Prepared> {
     let (program, words) = line::program(&line)?;
+    let words = line::with_config(&mut line, words)?;
     let mut server = match program {
         Program::Vllm => vllm::server(&line, &words, options.skip_unknown)?,
         Program::Sglang => sglang::server(&line, &words, options.skip_unknown)?,
@@ -124,13 +125,15 @@ fn of_line(options: &Options, line: Line, said: Vec<String>, k: Option<u32>) -> 
     if k.is_some() {
         server.speculation.get_or_insert(speculation.clone());
     }
-    let drafts = drafter(&line, &target, &speculation, server.engine, options.draft.as_deref())?;
+    let quantization = server.draft_quantization.as_ref();
+    let drafts = drafter(&line, &target, &speculation, server.engine, options.draft.as_deref(), quantization)?;
     assumed.extend(drafts.assumed.iter().cloned());
     assumed.extend(asked.assumed.iter().cloned());
     let mut bands = asked.bands.clone();
     let k_now = server.speculation.as_ref().map(|s| s.k);
     let acceptance = match &options.accept {
-        Some(given) => acceptance::read(given, k_now)?,
+        // A mean length belongs to one draft length, which a policy that adapts does not have.
+        Some(given) => acceptance::read(given, k_now.filter(|_| server.adaptive.is_none()))?,
         None => {
             let acceptance::Assumed { says, middle, others } = acceptance::assumed(speculation.method, &drafts.name);
             let set =
@@ -205,6 +208,10 @@ fn none_yet(
 
 /// What the server runs now.
 fn now(server: &Server) -> Now {
+    if let Some(policy) = &server.adaptive {
+        // Another setting of the same policy may be advised.
+        return Now { name: "its adaptive lengths".into(), ..Now::of(policy.clone(), "as the line says") };
+    }
     match &server.speculation {
         None => Now::fixed(0, "as the line says"),
         Some(s) if s.table.is_empty() => Now::fixed(s.k, "as the line says"),

@@ -48,7 +48,7 @@ const VLLM: [(&str, &str); 15] = [
 ];
 
 /// SGLang's arguments that are read. The flag is the name with dashes.
-const SGLANG: [&str; 20] = [
+const SGLANG: [&str; 37] = [
     "tp_size",
     "pp_size",
     "dp_size",
@@ -63,12 +63,29 @@ const SGLANG: [&str; 20] = [
     "page_size",
     "quantization",
     "disable_radix_cache",
+    "schedule_policy",
+    "schedule_conservativeness",
+    "enable_mixed_chunk",
+    "disable_overlap_schedule",
+    "max_prefill_tokens",
+    "prefill_max_requests",
+    "prefill_decode_interval",
+    "scheduler_recv_interval",
+    "enable_priority_scheduling",
+    "radix_eviction_policy",
+    "retraction_policy",
+    "enable_hierarchical_cache",
+    "disaggregation_mode",
     "speculative_algorithm",
     "speculative_draft_model_path",
     "speculative_num_steps",
     "speculative_eagle_topk",
     "speculative_num_draft_tokens",
     "speculative_dflash_block_size",
+    "speculative_dspark_block_size",
+    "speculative_draft_model_quantization",
+    "speculative_adaptive",
+    "speculative_adaptive_config",
 ];
 
 /// Fewer rounds of drafting, or ended requests, are not taken as an average.
@@ -125,7 +142,8 @@ impl Words {
         match text.as_str() {
             "null" | "None" | "auto" | "" => {}
             "true" | "True" => self.word(&format!("--{name}")),
-            "false" | "False" if key.starts_with("disable") || key == "enable_dp_attention" => {}
+            // SGLang's switches are off unless they are given.
+            "false" | "False" if key.starts_with("disable") || SGLANG.contains(&key) => {}
             "false" | "False" => self.word(&format!("--no-{name}")),
             text => {
                 self.word(&format!("--{name}"));

@@ -2,7 +2,7 @@
 
 use super::flags::Given;
 use super::line::{Line, Word};
-use foretoken_policies::BatchRange;
+use foretoken_policies::{BatchRange, PolicySpec};
 use foretoken_run::spec::problem::Result;
 use foretoken_servers::calibrate::recommend::Engine;
 use foretoken_sim::DraftMethod;
@@ -20,6 +20,11 @@ pub struct Server {
     pub expert_parallel: bool,
     pub kv_bits: Option<f64>,
     pub memory_utilization: Option<f64>,
+    /// The drafter's own quantisation, and the GPUs over which it is split; `None` if as the target's.
+    pub draft_quantization: Option<Word>,
+    pub draft_tensor_parallel: Option<u32>,
+    /// The policy by which the engine changes draft lengths while it runs.
+    pub adaptive: Option<PolicySpec>,
     /// The flags of quantisation and of the data type.
     pub quantization: Option<Word>,
     pub dtype: Option<Word>,
@@ -63,6 +68,9 @@ impl Server {
             expert_parallel: false,
             kv_bits: None,
             memory_utilization: None,
+            draft_quantization: None,
+            draft_tensor_parallel: None,
+            adaptive: None,
             quantization: None,
             dtype: None,
             settings: BTreeMap::new(),

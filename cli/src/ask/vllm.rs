@@ -1,8 +1,9 @@
-//! vLLM's flags (0.33): which are used, which do not matter for the answer.
+//! The server that vLLM's flags (0.33) start. `vllm_flags.rs` has the table of all flags.
 
-use super::flags::{self, Flag, Given, Kind};
+use super::flags::{self, Given};
 use super::line::{Line, Word};
 use super::server::{Server, Speculation, kv_bits};
+use super::vllm_flags::FLAGS;
 use foretoken_policies::BatchRange;
 use foretoken_run::spec::problem::{Result, nearest};
 use foretoken_servers::calibrate::recommend::Engine;
@@ -10,157 +11,20 @@ use foretoken_sim::DraftMethod;
 use foretoken_sim::MAX_SPEC_LEN;
 use serde_json::Value;
 
-const fn used(names: &'static [&'static str], kind: Kind) -> Flag {
-    Flag { names, kind, used: true }
-}
-
-const fn other(names: &'static [&'static str], kind: Kind) -> Flag {
-    Flag { names, kind, used: false }
-}
-
-use Kind::{Switch, Value as One, Words};
-
-/// vLLM's flags. Those below the first block change no pass and no schedule of text requests, or are the default here.
-const FLAGS: &[Flag] = &[
-    used(&["model"], One),
-    used(&["tensor-parallel-size", "tp"], One),
-    used(&["pipeline-parallel-size", "pp"], One),
-    used(&["data-parallel-size", "dp"], One),
-    used(&["enable-expert-parallel", "ep"], Switch),
-    used(&["max-num-seqs"], One),
-    used(&["max-num-batched-tokens"], One),
-    used(&["max-model-len"], One),
-    used(&["gpu-memory-utilization"], One),
-    used(&["num-gpu-blocks-override"], One),
-    used(&["block-size"], One),
-    used(&["disable-hybrid-kv-cache-manager"], Switch),
-    used(&["kv-cache-dtype"], One),
-    used(&["quantization", "q"], One),
-    used(&["dtype"], One),
-    used(&["enable-prefix-caching"], Switch),
-    used(&["enable-chunked-prefill"], Switch),
-    used(&["async-scheduling"], Switch),
-    used(&["scheduling-policy"], One),
-    used(&["long-prefill-token-threshold"], One),
-    used(&["speculative-config", "sc"], One),
-    used(&["spec-method"], One),
-    used(&["spec-model"], One),
-    used(&["spec-tokens"], One),
-    used(&["speculative-model"], One),
-    used(&["num-speculative-tokens"], One),
-    // Names, addresses, logs.
-    other(&["host"], One),
-    other(&["port", "p"], One),
-    other(&["uds"], One),
-    other(&["root-path"], One),
-    other(&["api-key"], Words),
-    other(&["served-model-name"], Words),
-    other(&["ssl-keyfile"], One),
-    other(&["ssl-certfile"], One),
-    other(&["allowed-origins"], One),
-    other(&["disable-log-requests"], Switch),
-    other(&["disable-log-stats"], Switch),
-    other(&["disable-uvicorn-access-log"], Switch),
-    other(&["enable-log-requests"], Switch),
-    other(&["uvicorn-log-level"], One),
-    other(&["max-log-len"], One),
-    other(&["otlp-traces-endpoint"], One),
-    other(&["api-server-count", "asc"], One),
-    other(&["headless"], Switch),
-    other(&["config"], One),
-    other(&["disable-fastapi-docs"], Switch),
-    other(&["enable-server-load-tracking"], Switch),
-    other(&["enable-force-include-usage"], Switch),
-    other(&["enable-prompt-tokens-details"], Switch),
-    other(&["return-tokens-as-token-ids"], Switch),
-    other(&["show-hidden-metrics-for-version"], One),
-    other(&["kv-cache-metrics"], Switch),
-    // Loading, tokenizers, templates, parsers.
-    other(&["tokenizer"], One),
-    other(&["tokenizer-mode"], One),
-    other(&["trust-remote-code"], Switch),
-    other(&["download-dir"], One),
-    other(&["load-format"], One),
-    other(&["safetensors-load-strategy"], One),
-    other(&["model-loader-extra-config"], One),
-    other(&["revision"], One),
-    other(&["code-revision"], One),
-    other(&["tokenizer-revision"], One),
-    other(&["hf-token"], One),
-    other(&["hf-config-path"], One),
-    other(&["config-format"], One),
-    other(&["generation-config"], One),
-    other(&["override-generation-config"], One),
-    other(&["chat-template"], One),
-    other(&["chat-template-content-format"], One),
-    other(&["default-chat-template-kwargs"], One),
-    other(&["response-role"], One),
-    other(&["enable-auto-tool-choice"], Switch),
-    other(&["tool-call-parser"], One),
-    other(&["tool-parser-plugin"], One),
-    other(&["tool-server"], One),
-    other(&["reasoning-parser"], One),
-    other(&["enable-reasoning"], Switch),
-    other(&["structured-outputs-config"], One),
-    other(&["guided-decoding-backend"], One),
-    other(&["seed"], One),
-    other(&["task"], One),
-    other(&["runner"], One),
-    other(&["logprobs-mode"], One),
-    other(&["max-logprobs"], One),
-    other(&["skip-tokenizer-init"], Switch),
-    other(&["model-impl"], One),
-    other(&["limit-mm-per-prompt"], One),
-    other(&["mm-processor-cache-gb"], One),
-    other(&["mm-processor-kwargs"], One),
-    other(&["mm-encoder-tp-mode"], One),
-    other(&["media-io-kwargs"], One),
-    other(&["allowed-local-media-path"], One),
-    other(&["language-model-only"], Switch),
-    other(&["skip-mm-profiling"], Switch),
-    // Kernels and processes, which presets and measured shares stand for.
-    other(&["attention-backend"], One),
-    other(&["attention-config"], One),
-    other(&["mamba-ssm-cache-dtype"], One),
-    other(&["moe-backend"], One),
-    other(&["enforce-eager"], Switch),
-    other(&["compilation-config", "cc"], One),
-    other(&["optimization-level"], One),
-    other(&["cuda-graph-sizes"], Words),
-    other(&["cudagraph-capture-sizes"], Words),
-    other(&["max-cudagraph-capture-size"], One),
-    other(&["distributed-executor-backend"], One),
-    other(&["disable-custom-all-reduce"], Switch),
-    other(&["max-parallel-loading-workers"], One),
-    other(&["swap-space"], One),
-    other(&["stream-interval"], One),
-    other(&["enable-sleep-mode"], Switch),
-    other(&["all2all-backend"], One),
-    other(&["enable-eplb"], Switch),
-    other(&["enable-dbo"], Switch),
-    other(&["kv-events-config"], One),
-    other(&["disable-cascade-attn"], Switch),
-    other(&["prefix-caching-hash-algo"], One),
-    other(&["calculate-kv-scales"], Switch),
-    other(&["data-parallel-backend", "dpb"], One),
-    other(&["data-parallel-size-local", "dpl"], One),
-    other(&["data-parallel-address", "dpa"], One),
-    other(&["data-parallel-rpc-port", "dpp"], One),
-    other(&["data-parallel-start-rank", "dpr"], One),
-    other(&["nnodes"], One),
-    other(&["node-rank"], One),
-    other(&["master-addr"], One),
-    other(&["use-v2-block-manager"], Switch),
-    other(&["max-seq-len-to-capture"], One),
-    other(&["additional-config"], One),
-    other(&["worker-extension-cls"], One),
+/// Keys of `--speculative-config` that the answer uses.
+const USED: &[&str] = &[
+    "method",
+    "model",
+    "num_speculative_tokens",
+    "num_speculative_tokens_per_batch_size",
+    "draft_tensor_parallel_size",
+    "max_model_len",
+    "quantization",
+    "parallel_drafting",
 ];
 
 /// Keys of `--speculative-config` that do not matter for the answer.
 const NO_MATTER: &[&str] = &[
-    "draft_tensor_parallel_size",
-    "max_model_len",
-    "quantization",
     "revision",
     "code_revision",
     "prompt_lookup_min",
@@ -171,7 +35,6 @@ const NO_MATTER: &[&str] = &[
     "disable_padded_drafter_batch",
     "use_local_argmax_reduction",
     "enforce_eager",
-    "parallel_drafting",
     "suffix_decoding_max_tree_depth",
     "suffix_decoding_max_cached_requests",
     "suffix_decoding_max_spec_factor",
@@ -192,7 +55,7 @@ pub fn server(line: &Line, words: &[Word], skip_unknown: bool) -> Result<Server>
         return Err(line.wrong(&at, "the line names no model").help("vllm serve MODEL …"));
     };
     let mut server = Server::of(Engine::Vllm, model);
-    (server.no_matter, server.unknown) = (flags.no_matter, flags.unknown);
+    (server.no_matter, server.unknown, server.assumed) = (flags.no_matter, flags.unknown, flags.assumed);
     for flag in &flags.given {
         apply(line, flag, &mut server)?;
         if !server.used.contains(&flag.written) {
@@ -239,6 +102,11 @@ fn apply(line: &Line, flag: &Given, server: &mut Server) -> Result<()> {
             server.assumed.push("all requests have the same priority, so they are served as they come".into());
         }
         "long-prefill-token-threshold" => server.set("long_prefill_token_threshold", flag.number::<u32>(line)?),
+        "long-prefill-token-threshold-adaptive" => server.set("long_prefill_token_threshold_adaptive", flag.on),
+        "max-num-active-seqs" => server.set("max_num_active_seqs", flag.count(line)?),
+        "prefill-schedule-interval" => server.set("prefill_schedule_interval", flag.count(line)?),
+        "scheduler-reserve-full-isl" => server.set("scheduler_reserve_full_isl", flag.on),
+        "watermark" => server.set("watermark", flag.number::<f64>(line)?),
         "model" => {}
         _ => server.speculative.push(flag.clone()),
     }
@@ -294,13 +162,12 @@ fn speculation(line: &Line, server: &mut Server) -> Result<Option<Speculation>> 
     let wrong = |what: String| line.wrong(&part_of(line, &at, &what).unwrap_or(at.span.clone()), what.clone());
     let text = |key: &str| config.get(key).and_then(Value::as_str);
     for key in config.keys() {
-        let known = ["method", "model", "num_speculative_tokens", "num_speculative_tokens_per_batch_size"];
-        if known.contains(&key.as_str()) {
+        if USED.contains(&key.as_str()) {
             continue;
         }
         if !NO_MATTER.contains(&key.as_str()) {
             let span = part_of(line, &at, key).unwrap_or(at.span.clone());
-            let near = nearest(key, known.into_iter().chain(NO_MATTER.iter().copied()));
+            let near = nearest(key, USED.iter().chain(NO_MATTER).copied());
             let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
             return Err(line
                 .wrong(&span, format!("{key} is no key of --speculative-config that is known"))
@@ -326,6 +193,7 @@ fn speculation(line: &Line, server: &mut Server) -> Result<Option<Speculation>> 
         },
         (None, None) => return Err(wrong("--speculative-config names neither a method nor a model".into())),
     };
+    drafters_own(line, &at, &config, method, server)?;
     let table = match config.get("num_speculative_tokens_per_batch_size") {
         None => Vec::new(),
         Some(value) => serde_json::from_value::<Vec<BatchRange>>(value.clone())
@@ -348,6 +216,40 @@ fn speculation(line: &Line, server: &mut Server) -> Result<Option<Speculation>> 
         }
     };
     Ok(Some(Speculation { method, drafter, k, table, at }))
+}
+
+/// What the keys of `--speculative-config` say of the drafter's own engine.
+fn drafters_own(
+    line: &Line,
+    at: &Word,
+    config: &serde_json::Map<String, Value>,
+    method: DraftMethod,
+    server: &mut Server,
+) -> Result<()> {
+    let span = |key: &str| part_of(line, at, key).unwrap_or(at.span.clone());
+    let count = |key: &str| match config.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0) {
+            Some(n) => Ok(Some(n)),
+            None => Err(line.wrong(&span(key), format!("{key} is a whole number above 0"))),
+        },
+    };
+    server.draft_tensor_parallel = count("draft_tensor_parallel_size")?;
+    if let Some(longest) = count("max_model_len")? {
+        server.set("draft_max_model_len", longest);
+    }
+    server.draft_quantization = config
+        .get("quantization")
+        .and_then(Value::as_str)
+        .map(|name| Word { text: name.to_owned(), span: part_of(line, at, name).unwrap_or(at.span.clone()) });
+    // Block drafters draft in parallel by themselves.
+    let block = matches!(method, DraftMethod::Dflash | DraftMethod::Dspark);
+    if config.get("parallel_drafting") == Some(&Value::Bool(true)) && !block {
+        return Err(line
+            .wrong(&span("parallel_drafting"), "drafts of one pass are not simulated for this method")
+            .help("leave it out to ask about one pass for each token; dflash and dspark draft a block in a pass"));
+    }
+    Ok(())
 }
 
 /// The JSON of a flag's value.
@@ -406,6 +308,32 @@ mod tests {
         assert_eq!(table.unwrap().speculation.unwrap().k, 3);
     }
 
+    /// Flags that the documents tell people to add, and others that public lines have.
+    #[test]
+    fn what_is_left_out_has_its_word() {
+        let s = of("vllm serve a --tensor-parallel 4 --enable-logging-iteration-details --enable-per-request-metrics \
+                    --per-request-spec-decode-metrics detailed --scheduler-cls foretoken.vllm.Scheduler --enable-lora \
+                    --lora-modules x=y z=w --cpu-offload-gb 0 --decode-context-parallel-size 1 --eplb-config '{}'")
+        .unwrap();
+        assert_eq!((s.tensor_parallel, s.used.as_slice()), (4, &["--tensor-parallel".to_owned()][..]));
+        assert_eq!(s.no_matter.len(), 6, "{:?}", s.no_matter);
+        assert_eq!(s.assumed.len(), 3, "{:?}", s.assumed);
+        assert!(s.assumed[0].starts_with("--scheduler-cls: the class is taken"), "{:?}", s.assumed);
+    }
+
+    /// What the draft model is started with.
+    #[test]
+    fn the_drafters_own_settings_are_used() {
+        let s = of(
+            "vllm serve a -tp 4 -sc '{\"method\": \"draft_model\", \"model\": \"d\", \"num_speculative_tokens\": 3, \
+                    \"draft_tensor_parallel_size\": 1, \"max_model_len\": 4096, \"quantization\": \"fp8\"}'",
+        )
+        .unwrap();
+        assert_eq!((s.draft_tensor_parallel, s.settings["draft_max_model_len"].as_integer()), (Some(1), Some(4096)));
+        assert_eq!(s.draft_quantization.unwrap().text, "fp8");
+        assert!(s.no_matter.is_empty());
+    }
+
     #[test]
     fn wrong_values_are_shown_in_the_line() {
         for (line, at, says) in [
@@ -419,6 +347,23 @@ mod tests {
             ("vllm serve a -sc '{\"method\": \"medusa\", \"num_speculative_tokens\": 3}'", "medusa", "not simulated"),
             ("vllm serve a --kv-cache-dtype fp9", "fp9", "no type of the KV cache"),
             ("vllm serve", "serve", "names no model"),
+            ("vllm serve a --max-num 8", "--max-num", "several flags"),
+            (
+                "vllm serve a --kv-transfer-config '{\"kv_role\": \"kv_both\"}'",
+                "--kv-transfer-config '{\"kv_role\": \"kv_both\"}'",
+                "handing KV over",
+            ),
+            ("vllm serve a -dcp 2", "-dcp 2", "context parallelism"),
+            (
+                "vllm serve a -sc '{\"method\": \"eagle3\", \"num_speculative_tokens\": 3, \"parallel_drafting\": true}'",
+                "parallel_drafting",
+                "drafts of one pass",
+            ),
+            (
+                "vllm serve a -sc '{\"method\": \"mtp\", \"num_speculative_tokens\": 3, \"max_model_len\": \"x\"}'",
+                "max_model_len",
+                "max_model_len is a whole number",
+            ),
         ] {
             let wrong = of(line).map(drop).unwrap_err();
             assert_eq!(wrong.pointed_at(), Some(at), "{line}");

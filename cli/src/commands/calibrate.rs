@@ -117,6 +117,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     eprintln!("calibration: {}", args.output.join(PAGE).display());
     if calibration.cost.is_some() {
         eprintln!("to simulate it: foretoken run {}", args.output.join(EXPERIMENT).display());
+        eprintln!("next: foretoken recommend {}", args.output.display());
     }
     calibration.verdict.as_ref().map_or(Ok(()), |verdict| verdict.judge(&args.output))
 }
@@ -186,6 +187,7 @@ fn finish(args: &CalibrateArgs, found: &TableCalibration) -> Result<()> {
     }
     found.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     eprintln!("to simulate it: foretoken run {}", args.output.join(EXPERIMENT).display());
+    eprintln!("next: foretoken recommend {}", args.output.display());
     found.verdict.judge(&args.output)
 }
 

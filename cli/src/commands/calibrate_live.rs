@@ -18,7 +18,7 @@ pub fn run(from: &[PathBuf], output: &Path, overwrite: bool, format: Format) -> 
     }
     calibration.profile.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     eprintln!("calibration: {}", output.join(FOUND).display());
-    eprintln!("to predict another run: foretoken validate DIR --profile {}", output.join(PROFILE).display());
+    eprintln!("next: foretoken validate DIR --profile {}", output.join(PROFILE).display());
     calibration.found.verdict.judge(output)
 }
 

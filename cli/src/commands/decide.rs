@@ -11,17 +11,20 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the draft's confidence in the j-th token it would draft):
   {"draft": {"alpha_s": 1e-9, "gamma_s": 2e-6, "delta_s": 5e-4},
    "target": {"alpha_s": 1e-7, "gamma_s": 4e-5, "delta_s": 8e-3},
-   "context_reads": "once", "max_draft_len": 4, "acceptance_rate": 0.7, "prev_confidence": 0.6,
-   "slo_tpot_s": null, "history": [[3, 1], [0, 2]],
+   "context_reads": "once", "max_draft_len": 4, "acceptance_rate": 0.7,
+   "prev_confidence": 0.6, "slo_tpot_s": null, "history": [[3, 1], [0, 2]],
    "requests": [{"context": 512, "confidences": [0.9, 0.8, 0.6, 0.5]},
                 {"context": 90, "confidences": [0.5, 0.4, 0.7, 0.2]}],
-   "policies": [{"smartspec": {}}, {"adaspec": {"slo": "step"}}, {"fixed": {"k": 3}}]}
+   "policies": [{"smartspec": {}}, {"adaspec": {"slo": "step"}},
+                {"fixed": {"k": 3}}]}
 
-A state is that of one step that drafts at its start: what is decided is drafted and verified in it. (vLLM drafts behind the step before;
-there a policy sees what is sure of the same requests then.)
+A state is that of one step that drafts at its start: what is decided is drafted and verified in it. (vLLM drafts behind
+the step before; there a policy sees what is sure of the same requests then.)
 
-A request may have a "category" (by-category). Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
-  "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]], "target_s": [[8, 0.008], [512, 0.02]]}
+A request may have a "category" (by-category). Also "drafting": "parallel" (one draft pass for all tokens), and for
+policies with a cost table
+  "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]],
+             "target_s": [[8, 0.008], [512, 0.02]]}
 by tokens of a pass. Without it vllm-adaptive and dspark get the linear model of passes over the state's own requests at
 the captured sizes; adaspec-code and sglang-throughput that of the batches and contexts they time when they start.
 

@@ -2,6 +2,7 @@
 
 use crate::ask::load::Said;
 use crate::ask::{Options, prepare, text};
+use crate::shipped;
 use clap::Args;
 use foretoken_policies::PolicySpec;
 use foretoken_report::Staged;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "Examples:
   foretoken new mine.toml --gpu h100 --model llama-3.1-8b --clients 16
   foretoken new other.toml --gpu l40s --model Qwen/Qwen3-8B --method ngram --rate 2 --lengths sharegpt
+  foretoken new vllm-logging.json --copy vllm-logging
 
 On a terminal, --gpu and --model are asked for. What else is not given is assumed as `ask` assumes it. The experiment
 compares plain decoding, fixed lengths and two adaptive policies; every other command takes it.";
@@ -46,6 +48,11 @@ pub struct NewArgs {
     /// Lengths of a public trace: azure-conv, azure-code, mooncake-conv, sharegpt, spec-bench, …
     #[arg(long, value_name = "MIX")]
     pub lengths: Option<String>,
+    /// Write a copy of a shipped file instead: quickstart, observe-text, vllm-logging, …
+    #[arg(long, value_name = "NAME", conflicts_with_all = [
+        "gpu", "model", "tensor_parallel", "method", "draft", "clients", "rate", "lengths",
+    ])]
+    pub copy: Option<String>,
     /// Replace the file
     #[arg(long)]
     pub overwrite: bool,
@@ -56,6 +63,11 @@ pub fn run(args: &NewArgs) -> Result<()> {
     let file = args.file.display();
     if args.file.exists() && !args.overwrite {
         return Err(Problem::bad_input(format!("{file} exists")).help("--overwrite replaces it"));
+    }
+    if let Some(name) = &args.copy {
+        write(args, shipped::text_of(name)?)?;
+        eprintln!("wrote {file}");
+        return Ok(());
     }
     let gpu = given(args.gpu.as_deref(), "--gpu", "Which GPU (h100, h200, b200, l40s, …)?")?;
     let model = given(args.model.as_deref(), "--model", "Which model (llama-3.1-8b, Qwen/Qwen3-32B, …)?")?;
@@ -73,13 +85,17 @@ pub fn run(args: &NewArgs) -> Result<()> {
     let policies: Vec<PolicySpec> = fixed.chain(adaptive).collect();
     let head = format!("A first experiment: foretoken run {file}. `foretoken settings` has all keys.");
     let text = text(&head, &prepared.table, &policies)?.replace("name = \"ask\"", "name = \"first\"");
-    Staged::write_all_to(&args.file, text.as_bytes())
-        .map_err(|e| Problem::failed(format!("cannot write {file}: {e}")))?;
+    write(args, &text)?;
     let assumed: Vec<&str> =
         prepared.assumed.iter().chain(prepared.bands.iter().map(|b| &b.0)).map(String::as_str).collect();
     eprintln!("assumed: {}", assumed.join("; "));
     eprintln!("wrote {file}; next: foretoken run {file}");
     Ok(())
+}
+
+fn write(args: &NewArgs, text: &str) -> Result<()> {
+    Staged::write_all_to(&args.file, text.as_bytes())
+        .map_err(|e| Problem::failed(format!("cannot write {}: {e}", args.file.display())))
 }
 
 /// The value of an option, or what the user answers on a terminal.

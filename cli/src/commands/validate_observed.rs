@@ -35,7 +35,10 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     let negative = |message: &str| Problem::new(Exit::Negative, message.to_owned());
     match comparison.holds() {
-        Some(true) => Ok(()),
+        Some(true) => {
+            eprintln!("next: foretoken recommend {}", folder.display());
+            Ok(())
+        }
         Some(false) => Err(negative("not every decided number of the held-out runs is predicted within its bound")
             .help("bounds: 5 % of throughput, TPOT and E2E, 10 % of TTFT, where repeats lie within 5 % of each other")),
         None => {

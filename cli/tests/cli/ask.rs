@@ -9,22 +9,22 @@ const LINE: &str = r#"vllm serve openai/gpt-oss-120b --tensor-parallel-size 1 --
 /// Its acceptance by position.
 const ACCEPT: &str = "marginal=0.58,0.34,0.16,0.08,0.055,0.015,0.01";
 /// A small load, so that an answer takes a moment.
-const SMALL: [&str; 8] = ["--clients", "2", "--input", "400", "--output", "60", "--batch-sizes", "1,4"];
+pub const SMALL: [&str; 8] = ["--clients", "2", "--input", "400", "--output", "60", "--batch-sizes", "1,4"];
 
-fn ask(place: &Place, line: &str, more: &[&str]) -> Output {
+pub fn ask(place: &Place, line: &str, more: &[&str]) -> Output {
     place.foretoken().args(["ask", line]).args(more).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn json(output: &Output) -> Value {
+pub fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn refused(output: &Output) -> String {
+pub fn refused(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(2), "{}{}", text(&output.stdout), text(&output.stderr));
     text(&output.stderr)
 }
@@ -129,115 +129,6 @@ fn assumptions_are_named_with_their_bands() {
     );
 }
 
-/// A Kubernetes container, as vLLM's documents write it.
-const CONTAINER: &str = r#"apiVersion: apps/v1
-kind: Deployment
-spec:
-  template:
-    spec:
-      containers:
-      - name: vllm
-        image: vllm/vllm-openai:v0.33.0
-        args:
-        - --model=Qwen/Qwen3-Next-80B-A3B-Instruct
-        - --tensor-parallel-size=4
-        - --speculative-config
-        - '{"method": "qwen3_next_mtp", "num_speculative_tokens": 2}'
-        - --no-enable-chunked-prefill
-"#;
-
-/// Lines in the forms of public issues: (name, line, more options, is it answered?). Those that are not answered are
-/// refused with the words that follow.
-#[test]
-fn the_lines_of_public_issues_are_answered_or_refused() {
-    let place = Place::new();
-    std::fs::write(place.path("deployment.yaml"), CONTAINER).unwrap();
-    let lines: [(&str, &str, &[&str], Option<&str>); 12] = [
-        (
-            "llm-d/llm-d#2074",
-            r#"vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --speculative-config '{"method": "eagle3", "model": "RedHatAI/Qwen3-32B-speculator.eagle3", "num_speculative_tokens": 3}'"#,
-            &["--gpu", "h200"],
-            None,
-        ),
-        (
-            "vllm-project/vllm#46295",
-            r#"VLLM_USE_V1=1 vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --trust-remote-code --speculative-config '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}'"#,
-            &["--gpu", "h200"],
-            None,
-        ),
-        (
-            "snowflakedb/ArcticInference#47",
-            r#"python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen2.5-7B-Instruct --max-model-len 8192 --disable-log-requests --speculative-config '{"method": "suffix", "num_speculative_tokens": 5}'"#,
-            &["--gpu", "A100"],
-            None,
-        ),
-        (
-            "sgl-project/sglang#29244",
-            "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --speculative-algorithm DFLASH --speculative-draft-model-path z-lab/Qwen3-8B-DFlash-b16 --speculative-num-draft-tokens 8 --attention-backend fa3 --mem-fraction-static 0.75",
-            &["--gpu", "H100"],
-            None,
-        ),
-        (
-            "a docker line with EAGLE",
-            r#"docker run --runtime nvidia --gpus all -v models:/models --env "HF_TOKEN=x" -p 8000:8000 --ipc=host vllm/vllm-openai:latest --model meta-llama/Llama-3.1-8B-Instruct --speculative-config '{"method": "eagle", "model": "yuhuili/EAGLE-LLaMA3.1-Instruct-8B", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 1}'"#,
-            &["--gpu", "L40S"],
-            None,
-        ),
-        (
-            "DeepSeek with its MTP module",
-            "vllm serve deepseek-ai/DeepSeek-V3.1 \\\n  --tensor-parallel-size 8 --enable-expert-parallel --kv-cache-dtype fp8 \\\n  --speculative-config '{\"method\": \"deepseek_mtp\", \"num_speculative_tokens\": 1}' > server.log 2>&1 &",
-            &["--gpu", "h200"],
-            None,
-        ),
-        ("a Kubernetes container", "deployment.yaml", &["--gpu", "h100"], None),
-        (
-            "a draft model in FP8",
-            r#"vllm serve RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic --tensor-parallel-size 4 --speculative-config.model meta-llama/Llama-3.2-1B-Instruct --speculative-config.num_speculative_tokens 5 --speculative-config.method draft_model"#,
-            &["--gpu", "h100"],
-            None,
-        ),
-        (
-            "SGLang's NEXTN",
-            "python3 -m sglang.launch_server --model deepseek-ai/DeepSeek-R1-0528 --tp 8 --trust-remote-code --speculative-algo NEXTN --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4 --max-running-requests 64",
-            &["--gpu", "h200"],
-            None,
-        ),
-        (
-            "EAGLE trees of SGLang",
-            "python3 -m sglang.launch_server --model meta-llama/Llama-3.1-8B-Instruct --speculative-algorithm EAGLE --speculative-draft-model-path yuhuili/EAGLE-LLaMA3.1-Instruct-8B --speculative-num-steps 5 --speculative-eagle-topk 8 --speculative-num-draft-tokens 64",
-            &["--gpu", "h100"],
-            Some("drafts a tree"),
-        ),
-        (
-            "pipeline parallelism",
-            r#"vllm serve Qwen/Qwen3-32B --pipeline-parallel-size 2 --speculative-config '{"method": "ngram", "num_speculative_tokens": 3}'"#,
-            &["--gpu", "l40s"],
-            Some("pipeline parallelism is not simulated"),
-        ),
-        (
-            "medusa heads",
-            r#"vllm serve lmsys/vicuna-7b-v1.3 --speculative-config '{"method": "medusa", "model": "abhigoyal/vllm-medusa-vicuna-7b-v1.3", "num_speculative_tokens": 5}'"#,
-            &["--gpu", "a100"],
-            Some("the method medusa is not simulated"),
-        ),
-    ];
-    let mut answered = 0;
-    for (name, line, more, refusal) in lines {
-        let out = ask(&place, line, &[&SMALL[..], more, &["--format", "json"]].concat());
-        match refusal {
-            Some(words) => assert!(refused(&out).contains(words), "{name}: {}", text(&out.stderr)),
-            None => {
-                assert!(out.status.success(), "{name}: {}", text(&out.stderr));
-                let answer = json(&out);
-                assert!(answer["at_load"].as_array().unwrap().len() >= 3, "{name}: {answer}");
-                assert!(answer["at_load"].as_array().unwrap().iter().any(|r| r["now"] == true), "{name}");
-                answered += 1;
-            }
-        }
-    }
-    assert_eq!(answered, 9);
-}
-
 /// Each wrong line has one error that shows the part of the line.
 #[test]
 fn what_is_wrong_is_shown_in_the_line() {
@@ -246,9 +137,19 @@ fn what_is_wrong_is_shown_in_the_line() {
     let eagle = r#"{"method":"eagle3","num_speculative_tokens":3}"#;
     for (line, more, says) in [
         (
-            "vllm serve Qwen/Qwen3-8B --max-num-seq 8".to_owned(),
+            "vllm serve Qwen/Qwen3-8B --max-num-seqz 8".to_owned(),
             &["--gpu", "h100"][..],
-            &["--max-num-seq is not known", "did you mean --max-num-seqs?", "-- here"][..],
+            &["--max-num-seqz is not known", "did you mean --max-num-seqs?", "-- here"][..],
+        ),
+        (
+            "vllm serve Qwen/Qwen3-8B --max-num 8".into(),
+            &["--gpu", "h100"],
+            &["--max-num may be several flags", "--max-num-seqs", "-- here"],
+        ),
+        (
+            "vllm serve Qwen/Qwen3-8B --config nowhere.yaml".into(),
+            &["--gpu", "h100"],
+            &["cannot read the file of --config", "-- here"],
         ),
         (
             "vllm serve Qwen/Qwen3-8B --speculative-config {\"method\":\"mtp\"}".into(),
@@ -288,9 +189,22 @@ fn what_is_wrong_is_shown_in_the_line() {
             &["--gpu", "h100"],
             &["no preset has the shape of acme/secret-9b", "--config"],
         ),
-        ("vllm serve Qwen/Qwen3-8B".into(), &["--gpu", "h1000"], &["no preset has this name", "did you mean h100?"]),
-        ("vllm serve Qwen/Qwen3-8B".into(), &["--gpu", "h100", "--clients", "4", "--rate", "2"], &["are two loads"]),
-        (vllm("Qwen/Qwen3-8B", eagle), &["--gpu", "h100", "--accept", "marginal=0.5,0.6"], &["--accept conditional="]),
+        // What is wrong with an option is shown in the option.
+        (
+            "vllm serve Qwen/Qwen3-8B".into(),
+            &["--gpu", "h1000"],
+            &["no preset has this name", "did you mean h100?", "--gpu h1000", "-- here"],
+        ),
+        (
+            "vllm serve Qwen/Qwen3-8B".into(),
+            &["--gpu", "h100", "--clients", "4", "--rate", "2"],
+            &["are two loads", "--clients 4 --rate 2", "-- here"],
+        ),
+        (
+            vllm("Qwen/Qwen3-8B", eagle),
+            &["--gpu", "h100", "--accept", "marginal=0.5,0.6"],
+            &["--accept conditional=", "-- here"],
+        ),
         ("llama-server -m model.gguf".into(), &["--gpu", "h100"], &["starts neither vLLM nor SGLang"]),
         (
             "vllm serve Qwen/Qwen3-8B --max-model-len 4k".into(),
@@ -333,6 +247,20 @@ fn a_first_experiment_runs() {
     std::fs::remove_file(place.path("first.toml")).unwrap();
     assert!(refused(&new(&["--gpu", "h100"])).contains("--model is missing"));
     assert!(refused(&new(&["--gpu", "h100", "--model", "acme/secret-9b"])).contains("no preset has the shape"));
+}
+
+/// A shipped file is written as it is.
+#[test]
+fn a_shipped_file_is_copied() {
+    let place = Place::new();
+    let new = |more: &[&str]| place.foretoken().args(["new", "log.json"]).args(more).output().unwrap();
+    let out = new(&["--copy", "vllm-logging"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let shipped = include_str!("../../../experiments/vllm-logging.json");
+    assert_eq!(std::fs::read_to_string(place.path("log.json")).unwrap(), shipped);
+    assert!(refused(&new(&["--copy", "vllm-logging"])).contains("--overwrite"));
+    assert!(refused(&new(&["--copy", "quikstart", "--overwrite"])).contains("did you mean quickstart?"));
+    assert!(refused(&new(&["--copy", "quickstart", "--gpu", "h100"])).contains("cannot be used with"));
 }
 
 /// A log gives load and lengths, a file the line, and a published curve the acceptance; a curve that does not exist is

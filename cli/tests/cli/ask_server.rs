@@ -142,6 +142,10 @@ fn sglangs_arguments_are_flags() {
         "enable_dp_attention": false, "max_running_requests": 48, "chunked_prefill_size": 4096,
         "context_length": null, "mem_fraction_static": 0.8, "max_total_tokens": null, "max_total_num_tokens": 160_000,
         "kv_cache_dtype": "auto", "page_size": 1, "quantization": null, "disable_radix_cache": true,
+        "schedule_policy": "lof", "schedule_conservativeness": 0.7, "enable_mixed_chunk": true,
+        "disable_overlap_schedule": true, "max_prefill_tokens": 8192, "radix_eviction_policy": "lfu",
+        "enable_priority_scheduling": false, "enable_hierarchical_cache": false, "disaggregation_mode": "null",
+        "speculative_adaptive": false, "speculative_adaptive_config": null,
         "speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "AngelSlim/Qwen3-8B_eagle3",
         "speculative_num_steps": 3, "speculative_eagle_topk": 1, "speculative_num_draft_tokens": 4,
         "internal_states": [{ "avg_spec_accept_length": 2.2 }], "version": "0.5.23",
@@ -151,6 +155,17 @@ fn sglangs_arguments_are_flags() {
     let engine = &experiment["engine"];
     assert_eq!((engine["max_num_seqs"].as_integer(), engine["num_gpu_blocks"].as_integer()), (Some(48), Some(160_000)));
     assert_eq!((engine["prefix_caching"].as_bool(), &answer["now"]), (Some(false), &"K = 3".into()));
+    assert_eq!(engine["async_scheduling"].as_bool(), Some(false));
+    let sglang = &engine["sglang"];
+    assert_eq!(
+        (sglang["schedule_policy"].as_str(), sglang["radix_eviction_policy"].as_str()),
+        (Some("lof"), Some("lfu"))
+    );
+    assert_eq!(
+        (sglang["schedule_conservativeness"].as_float(), sglang["enable_mixed_chunk"].as_bool()),
+        (Some(0.7), Some(true))
+    );
+    assert_eq!(sglang["max_prefill_tokens"].as_integer(), Some(8192));
     // r + r^2 + r^3 = 1.2.
     let rate = experiment["acceptance"]["source"]["constant"]["rate"].as_float().unwrap();
     assert!((rate + rate.powi(2) + rate.powi(3) - 1.2).abs() < 1e-4, "{rate}");

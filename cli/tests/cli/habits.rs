@@ -38,7 +38,15 @@ fn walk(words: &[&str], all: &mut Vec<(String, String)>) {
     let output = Command::new(BIN).args(words).arg("--help").output().unwrap();
     assert!(output.status.success(), "{words:?}");
     let help = String::from_utf8(output.stdout).unwrap();
-    all.push((words.join(" "), help.clone()));
+    for line in help.lines() {
+        assert!(
+            line.chars().count() <= 80,
+            "`foretoken {} --help` has a line of over 80 columns: {line}",
+            words.join(" ")
+        );
+    }
+    // A long example goes on behind a backslash.
+    all.push((words.join(" "), help.replace(" \\\n     ", "")));
     commands(&help).iter().for_each(|name| walk(&[words, &[name]].concat(), all));
 }
 
@@ -111,6 +119,17 @@ fn every_help_has_examples_and_they_run() {
         }
     }
     assert!(ran >= 30, "only {ran} examples ran");
+}
+
+#[test]
+fn without_arguments_a_few_lines_say_what_there_is() {
+    let output = Command::new(BIN).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.lines().count() <= 8 && said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    for words in ["foretoken ask 'vllm serve", "foretoken new ", "foretoken --help"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
 }
 
 #[test]

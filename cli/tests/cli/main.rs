@@ -3,6 +3,7 @@
 mod acceptance;
 mod arena;
 mod ask;
+mod ask_issues;
 mod ask_server;
 mod bad_input;
 mod bounds;

@@ -190,7 +190,8 @@ fn calibrated(kind: &Kind) -> Place {
         let (url, policies) = (stub.url("127.0.0.1"), format!("policies=[{policy}]"));
         let mut args = vec!["observe", &url, "x.toml", "--step-log", "server.log", "-o", &folder, "--no-figures"];
         args.extend(kind.sets.iter().chain([&policies.as_str()]).flat_map(|set| ["--set", set]));
-        done(&place, &args);
+        let (_, told) = done(&place, &args);
+        assert!(told.contains(&format!("then foretoken calibrate {folder} OTHER")), "{}: {told}", kind.name);
         folders.push(folder);
     }
     let args: Vec<&str> =
@@ -200,6 +201,7 @@ fn calibrated(kind: &Kind) -> Place {
     let out = place.foretoken().args(args).output().unwrap();
     let (exit, told) = (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned());
     assert!(matches!(exit, Some(0 | 3)) && told.contains("to simulate it: "), "{}: {told}", kind.name);
+    assert!(told.contains("next: foretoken recommend cal"), "{}: {told}", kind.name);
     place
 }
 

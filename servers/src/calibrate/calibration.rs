@@ -72,7 +72,7 @@ impl Calibration {
         if rows.is_empty() && acceptance.is_none() {
             return Err(Problem::bad_input("these runs say neither what steps take nor what drafts get right").help(
                 "observe with --step-log FILE for the times of steps; the server must log them with times in microseconds \
-                 (VLLM_LOGGING_CONFIG_PATH=experiments/vllm-logging.json)",
+                 (VLLM_LOGGING_CONFIG_PATH=vllm-logging.json; foretoken new vllm-logging.json --copy vllm-logging)",
             ));
         }
         let free = (!rows.is_empty()).then(|| CostFit::to(&rows));

@@ -106,7 +106,7 @@ pub fn release(stated: Version, server: Option<&str>) -> Option<String> {
     if is_llama_cpp(Some(server)) {
         return Some(format!(
             "the server is {server}, whose scheduler Foretoken does not have: a simulation by engine.version = \
-             \"{stated_name}\" differs from it (docs/your-server.md, \"llama.cpp\")"
+             \"{stated_name}\" differs from it (docs/llama-cpp.md)"
         ));
     }
     match release_of(server) {

@@ -20,6 +20,8 @@ pub struct Line {
     pub words: Vec<Word>,
     /// Is the text no shell line to paste back, so that only what changes is shown?
     pub only_changes: bool,
+    /// The file that `--config` names, and the place of its name.
+    pub config: Option<(Range<usize>, String)>,
 }
 
 impl Line {

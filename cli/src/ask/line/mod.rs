@@ -35,3 +35,29 @@ pub fn read(given: &str) -> Result<Line> {
         false => words::shell(&name, &text),
     }
 }
+
+/// The words of the server's flags, with the flags of the file that `--config` names. These stand behind the model's
+/// name and before the other flags, as the engines put them: the line's own flags go before them. All words of the file
+/// have the place of its name.
+pub fn with_config(line: &mut Line, mut words: Vec<Word>) -> Result<Vec<Word>> {
+    let Some(at) = words.iter().position(|w| w.text == "--config" || w.text.starts_with("--config=")) else {
+        return Ok(words);
+    };
+    let flag = words.remove(at);
+    let file = match flag.text.split_once('=') {
+        Some((_, file)) => Word { text: file.to_owned(), span: flag.span.clone() },
+        None if at < words.len() => words.remove(at),
+        None => return Err(line.wrong(&flag.span, "--config lacks its value")),
+    };
+    let help = "it holds flags of the server, which decide the answer: give a path that is read here, or write its flags \
+                into the line";
+    let text = text::read(Path::new(&file.text))
+        .map_err(|e| line.wrong(&file.span, format!("cannot read the file of --config: {e}")).help(help))?;
+    let inner = yaml::flags(&file.text, &text, &file.span)?;
+    // What changes in the file is said, and not pasted into the line.
+    line.only_changes |= inner.iter().any(|w| w.text.starts_with("--spec") || w.text.starts_with("--num-spec"));
+    line.config = Some((file.span, file.text));
+    let first = words.iter().position(|w| w.text.starts_with('-')).unwrap_or(words.len());
+    words.splice(first..first, inner);
+    Ok(words)
+}

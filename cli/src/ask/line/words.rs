@@ -10,7 +10,7 @@ pub fn shell(name: &str, text: &str) -> foretoken_run::spec::problem::Result<Lin
         let help = "in a shell, JSON stands in single quotes: --speculative-config '{\"method\": …}'";
         Problem::bad_input(message).at(name, text, span).help(help)
     })?;
-    Ok(Line { name: name.to_owned(), text: text.to_owned(), words, only_changes: false })
+    Ok(Line { name: name.to_owned(), text: text.to_owned(), words, only_changes: false, config: None })
 }
 
 /// The words of a shell line.

@@ -1,9 +1,10 @@
-//! The words of a container's `command` and `args` in YAML (Kubernetes, Compose), or of a file for vLLM's `--config`.
+//! The words of a container's `command` and `args` in YAML (Kubernetes, Compose), or of a file for `--config`.
 
 use super::given::{Line, Word};
 use super::words;
 use foretoken_run::spec::problem::{Problem, Result};
 use saphyr_parser::{Event, Parser};
+use serde_json::Value;
 use std::ops::Range;
 
 /// A value of YAML with its place. Anchors and tags do not matter here.
@@ -18,6 +19,48 @@ const DEEPEST: usize = 64;
 
 /// The line that a YAML file starts.
 pub fn read(name: &str, text: &str) -> Result<Line> {
+    let documents = documents(name, text)?;
+    let line = |words: Vec<Word>| Line {
+        name: name.to_owned(),
+        text: text.to_owned(),
+        words,
+        only_changes: true,
+        config: None,
+    };
+    for document in &documents {
+        if let Some(found) = container(document) {
+            return match found {
+                Found::Words(words) => Ok(line(words)),
+                Found::Shell(script) => words::shell(&format!("{name}, the script in it"), &script),
+            };
+        }
+    }
+    let keys = documents.first().and_then(|document| if let Node::Map(keys) = document { Some(keys) } else { None });
+    let of = |names: &[&str]| keys.filter(|keys| keys.iter().any(|(key, _)| names.contains(&key.as_str())));
+    let program = |program: &str, keys: &[(String, Node)]| {
+        let start = [program, "serve"].map(|text| Word { text: text.to_owned(), span: 0..0 });
+        line(start.into_iter().chain(config(keys)).collect())
+    };
+    match (of(&["model"]), of(&["model-path", "model_path"])) {
+        (Some(keys), _) => Ok(program("vllm", keys)),
+        (None, Some(keys)) => Ok(program("sglang", keys)),
+        (None, None) => Err(Problem::bad_input(format!("{name}: no container here starts vLLM or SGLang"))
+            .help("it needs `args` or `command` with the server's flags, or be a file for --config with a model")),
+    }
+}
+
+/// The flags in a file for `--config`. All words have the place `at`, where the line names the file.
+pub fn flags(name: &str, text: &str, at: &Range<usize>) -> Result<Vec<Word>> {
+    match documents(name, text)?.first() {
+        Some(Node::Map(keys)) => {
+            Ok(config(keys).into_iter().map(|word| Word { text: word.text, span: at.clone() }).collect())
+        }
+        _ => Err(Problem::bad_input(format!("{name} has no flags: keys with values are wanted"))),
+    }
+}
+
+/// The documents of a YAML file.
+fn documents(name: &str, text: &str) -> Result<Vec<Node>> {
     // The parser counts characters, a place counts bytes.
     let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let byte = |at: usize| bytes[at.min(bytes.len() - 1)];
@@ -38,20 +81,7 @@ pub fn read(name: &str, text: &str) -> Result<Line> {
             })?);
         }
     }
-    let line = |words: Vec<Word>| Line { name: name.to_owned(), text: text.to_owned(), words, only_changes: true };
-    for document in &documents {
-        if let Some(found) = container(document) {
-            return match found {
-                Found::Words(words) => Ok(line(words)),
-                Found::Shell(script) => words::shell(&format!("{name}, the script in it"), &script),
-            };
-        }
-    }
-    match documents.first() {
-        Some(Node::Map(keys)) if keys.iter().any(|(key, _)| key == "model") => Ok(line(config(keys))),
-        _ => Err(Problem::bad_input(format!("{name}: no container here starts vLLM or SGLang"))
-            .help("it needs `args` or `command` with the server's flags, or be a file for vLLM's --config")),
-    }
+    Ok(documents)
 }
 
 fn node(
@@ -137,20 +167,49 @@ fn flat(node: &Node, words: &mut Vec<Word>) {
     }
 }
 
-/// The words of a file for vLLM's `--config`: keys are flags without dashes.
+/// The words of a file for `--config`: keys are flags without dashes, lists are several values, and maps are JSON.
 fn config(keys: &[(String, Node)]) -> Vec<Word> {
-    let start = |text: &str| Word { text: text.to_owned(), span: 0..0 };
-    let mut words = vec![start("vllm"), start("serve")];
+    let mut words = Vec::new();
     for (key, value) in keys {
-        let Node::Scalar(value) = value else { continue };
-        let flag = format!("--{}", key.replace('_', "-"));
-        match value.text.as_str() {
-            "true" => words.push(Word { text: flag, span: value.span.clone() }),
-            "false" => words.push(Word { text: format!("--no-{}", &flag[2..]), span: value.span.clone() }),
-            _ => words.extend([Word { text: flag, span: value.span.clone() }, value.clone()]),
+        let Some(span) = span(value) else { continue };
+        let name = key.replace('_', "-");
+        let flag = |text: String| Word { text, span: span.clone() };
+        match value {
+            Node::Scalar(value) => match value.text.as_str() {
+                "true" => words.push(flag(format!("--{name}"))),
+                "false" => words.push(flag(format!("--no-{name}"))),
+                "null" | "~" | "" => {}
+                _ => words.extend([flag(format!("--{name}")), value.clone()]),
+            },
+            Node::List(_) => {
+                words.push(flag(format!("--{name}")));
+                flat(value, &mut words);
+            }
+            Node::Map(_) => words.extend([flag(format!("--{name}")), flag(json(value).to_string())]),
         }
     }
     words
+}
+
+/// The place of a value; `None` for an empty list or map.
+fn span(value: &Node) -> Option<Range<usize>> {
+    match value {
+        Node::Scalar(word) => Some(word.span.clone()),
+        Node::List(items) => Some(span(items.first()?)?.start..span(items.last()?)?.end),
+        Node::Map(keys) => Some(span(&keys.first()?.1)?.start..span(&keys.last()?.1)?.end),
+    }
+}
+
+/// A value as JSON. Texts that are JSON, such as numbers and `true`, are read.
+fn json(value: &Node) -> Value {
+    match value {
+        Node::Scalar(word) => match serde_json::from_str(&word.text) {
+            Ok(value @ (Value::Null | Value::Bool(_) | Value::Number(_))) => value,
+            _ => Value::String(word.text.clone()),
+        },
+        Node::List(items) => items.iter().map(json).collect(),
+        Node::Map(keys) => Value::Object(keys.iter().map(|(key, value)| (key.clone(), json(value))).collect()),
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +233,21 @@ mod tests {
         assert_eq!(
             words("model: a/b\nmax-num-seqs: 8\nenforce-eager: true\n"),
             ["--model", "a/b", "--max-num-seqs", "8", "--enforce-eager"]
+        );
+        assert_eq!(words("model-path: a/b\ntp-size: 2\n"), ["--model-path", "a/b", "--tp-size", "2"]);
+        assert_eq!(
+            words(
+                "model: a\nspeculative_config:\n  method: mtp\n  num_speculative_tokens: 2\nnames: [x, y]\nseed: null\n"
+            ),
+            [
+                "--model",
+                "a",
+                "--speculative-config",
+                r#"{"method":"mtp","num_speculative_tokens":2}"#,
+                "--names",
+                "x",
+                "y"
+            ]
         );
     }
 

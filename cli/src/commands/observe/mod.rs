@@ -8,12 +8,13 @@ use clap::Args;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "Examples:
-  foretoken observe http://127.0.0.1:8000 experiments/observe.toml --step-log server.log -o results/k3
-  foretoken observe http://127.0.0.1:8000 experiments/observe.toml --set 'policies=[{ autoregressive = {} }]'
+  foretoken observe http://127.0.0.1:8000 observe-text --step-log server.log -o results/k3
+  foretoken observe http://127.0.0.1:8000 observe-text --set 'policies=[{ autoregressive = {} }]' -o results/k0
   foretoken observe https://gateway.example/v1 experiment.toml --ca authority.pem --set observe.send=text
 
-What is asked, and how, is the experiment's: its workload and its [observe] table; `policies` names what the server does. A vLLM server says
-most with --enable-logging-iteration-details (its output to a file, VLLM_LOGGING_CONFIG_PATH=experiments/vllm-logging.json),
+What is asked, and how, is the experiment's: its workload and its [observe] table; `policies` names what the server does.
+A vLLM server says most with --enable-logging-iteration-details (its output to a file,
+VLLM_LOGGING_CONFIG_PATH=vllm-logging.json; `foretoken new vllm-logging.json --copy vllm-logging` writes this file),
 --per-request-spec-decode-metrics detailed (where it drafts), --enable-per-request-metrics and --no-async-scheduling.
 FORETOKEN_API_KEY: the bearer token, where the server wants one.";
 

@@ -6,6 +6,7 @@ use crate::cli::results::mode;
 use crate::commands::print;
 use crate::shipped;
 use crate::work;
+use foretoken_policies::PolicySpec;
 use foretoken_run::cells::{Folder, OBSERVED_JSON};
 use foretoken_run::keep_runs::{RunsMade, keep};
 use foretoken_run::plan::Plan;
@@ -67,7 +68,20 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
         eprintln!("report: {}", page.display());
     }
     eprintln!("results: {} (observed at {})", folder.path().display(), seen.report.url);
+    if seen.ended.is_none() {
+        eprintln!("next: {}", next(&plan, &folder));
+    }
     seen.ended.map_or(Ok(()), Err)
+}
+
+/// What follows an observation: the same server with another draft length, and then both runs together.
+fn next(plan: &Plan, folder: &Folder) -> String {
+    let plain = plan.policies.iter().all(|entrant| matches!(entrant.spec, PolicySpec::Autoregressive(_)));
+    let other = match plain {
+        true => "start the server with drafts, and observe it so",
+        false => "start the server without drafts, and observe it with --set 'policies=[{ autoregressive = {} }]'",
+    };
+    format!("{other}; then foretoken calibrate {} OTHER -o calibrated", folder.path().display())
 }
 
 /// Writes which drafts the server accepted as a `speculation_profile.json`, if it drafted and reports its rounds.

@@ -32,7 +32,9 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
         intact: args.intact,
     })?;
     show(args, &validation)?;
-    verdict(&validation)
+    verdict(&validation)?;
+    next(args, path);
+    Ok(())
 }
 
 /// Runs an experiment on a device, and compares the runs with their simulations.
@@ -54,7 +56,17 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     })?;
     show(args, &validation)?;
     eprintln!("results: {} ({wall_s:.0} s)", folder.display());
-    verdict(&validation)
+    verdict(&validation)?;
+    next(args, &folder);
+    Ok(())
+}
+
+/// What follows a validation that holds.
+fn next(args: &ValidateArgs, folder: &Path) {
+    match &args.profile {
+        Some(profile) => eprintln!("next: foretoken explore --profile {}", profile.display()),
+        None => eprintln!("next: foretoken open {}", folder.display()),
+    }
 }
 
 fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
