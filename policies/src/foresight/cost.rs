@@ -149,6 +149,32 @@ struct Pending {
     selected: bool,
 }
 
+/// Learns the time of a decision: the slope of the seconds that draft passes took above their estimate, over the number
+/// of decisions in the step. The estimate may be wrong by the same time in each step, which is the intercept.
+#[derive(Default)]
+struct Trips {
+    /// Weighted sums over past steps: 1, decisions, seconds, decisions², decisions · seconds.
+    sums: [f64; 5],
+}
+
+impl Trips {
+    /// When a step is added, the weights of earlier steps are multiplied by this factor.
+    const KEEP: f64 = 0.99;
+
+    fn add(&mut self, decisions: f64, seconds: f64) {
+        let one = [1.0, decisions, seconds, decisions * decisions, decisions * seconds];
+        self.sums.iter_mut().zip(one).for_each(|(sum, now)| *sum = Self::KEEP * *sum + now);
+    }
+
+    /// Seconds of a decision; at least 0. An intercept of 0 weighs as one step, so that it is 0 where all steps have as
+    /// many decisions.
+    fn each_s(&self) -> f64 {
+        let [n, x, y, xx, xy] = self.sums;
+        let spread = (n + 1.0) * xx - x * x;
+        if spread > 0.0 { (((n + 1.0) * xy - x * y) / spread).max(0.0) } else { 0.0 }
+    }
+}
+
 /// How a step made its draft tokens.
 #[derive(Clone, Copy, Default)]
 struct Made {
@@ -180,8 +206,8 @@ pub(crate) struct Costs {
     /// costs no further draft pass.
     first_pass_is_free: bool,
     correction: f64,
-    /// Estimated seconds of one decision after a draft pass whether to draft on, learned from the times of steps.
-    decision_s: f64,
+    /// What decisions cost, learned from the times of steps.
+    trips: Trips,
     /// The last draft pass after which the policy can decide whether to draft on: one pass before the last pass of the
     /// longest draft length.
     last_asked: u32,
@@ -223,7 +249,7 @@ impl Costs {
             draft,
             first_pass_is_free: context.draft_at == DraftAt::StepEnd,
             correction: settings.correction,
-            decision_s: 0.0,
+            trips: Trips::default(),
             last_asked: context.max_draft_len.saturating_sub(1),
             next_prompts: NextPrompts::default(),
             expects_prompts: settings.expect_prompts && context.draft_at == DraftAt::StepEnd,
@@ -280,7 +306,7 @@ impl Costs {
 
     /// Estimated seconds that the policy takes after a draft pass to decide whether to draft on.
     pub fn decision_s(&self) -> f64 {
-        self.decision_s
+        self.trips.each_s()
     }
 
     /// Seconds that one decode request adds to the target pass without prompts and draft tokens, as a mean over the
@@ -407,28 +433,19 @@ impl Costs {
                 (false, false) => n,
             };
             let mut predicted = self.draft.pass_s(first, pending.context);
-            let further = if self.parallel { 1 } else { passes };
-            for depth in 2..=further {
+            for depth in 2..=if self.parallel { 1 } else { passes } {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
                 predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
             }
             // The measured draft time does not separate passes from the decisions after them (whether to draft on). If
-            // the step had a decision, the time above the estimate is attributed to it.
+            // the step had a decision, the time above the estimate does not say that passes are slower.
             let asked = (passes.min(self.last_asked) + 1).saturating_sub(made.first_asked);
             let decisions = asked + u32::from(made.selected);
             let took = outcome.draft_time.as_s();
             if decisions == 0 || took < predicted {
                 self.draft.correct(took, predicted, self.correction);
             }
-            if decisions > 0 {
-                // Draft passes are slower at times for other reasons, such as tokens that the draft model catches up
-                // with. So the estimated time of a decision (whether to draft on) follows a low quantile: it falls by
-                // large steps and rises by small ones.
-                let each = (took - predicted) / f64::from(decisions);
-                let step = self.correction * took / f64::from(further);
-                self.decision_s =
-                    (self.decision_s + if each > self.decision_s { 0.2 * step } else { -0.8 * step }).max(0.0);
-            }
+            self.trips.add(f64::from(decisions), took - predicted);
         }
     }
 
