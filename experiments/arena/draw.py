@@ -16,6 +16,7 @@ import pathlib
 import random
 import subprocess
 import tempfile
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 SEEDS = [301, 302, 303, 304, 305]
@@ -53,7 +54,7 @@ SHORT |= {"mooncake/conversation_trace.jsonl": "Mooncake's conversations", "moon
 KINDS = [*FREE, "bursts", "steady", "clients", "batch"]
 LENGTHS = [
     "{ spec-bench = {} }",
-    "{ sharegpt = {} }",
+    '{ table = "sharegpt" }',
     "{ log-normal = { prompt = { mean = 900, sigma = 0.8, max = 6000 }, output = { mean = 250, sigma = 0.7, max = 2000 } } }",
     "{ log-normal = { prompt = { mean = 150, sigma = 0.6, max = 1000 }, output = { mean = 600, sigma = 0.8, max = 4000 } } }",
 ]
@@ -166,8 +167,9 @@ def drawn(args, number: int, kind: str) -> None:
     light = at(native, 0.3 * rate) if kind not in ("clients", "batch") else workload + ["arrivals = { poisson = { rate = %.3g } }" % (0.3 * rate)]
     bound = 1.5 * measured(args, text(light, ""))["tpot_p90_s"]["mean"]
     loaded = "" if kind in ("clients", "batch") else f", at {load} of what the plain engine serves"
-    comment = f"# Drawn by draw.py from {args.hash}. {about[0].upper() + about[1:]}; {order}{loaded}.\n"
-    comment += f"# The plain engine finishes {rate:.2f} of these requests a second when all are there at once.\n"
+    comment = f"Drawn by draw.py from {args.hash}. {about[0].upper() + about[1:]}; {order}{loaded}. "
+    comment += f"The plain engine finishes {rate:.2f} of these requests a second when all are there at once."
+    comment = textwrap.fill(comment, 120, initial_indent="# ", subsequent_indent="# ") + "\n"
     whole = "#:schema ../experiment.schema.json\n" + comment + text(at(native, load * rate), f"\n[slo]\ntpot_s = {bound:.3g}\n")
     path = HERE / f"held-out-{number}.toml"
     if not path.exists():
