@@ -39,7 +39,8 @@ impl Seat {
         self.ask(py, "ids", |policy| policy.ids_may_return())
     }
 
-    /// Whether the drafter reads the prompt of a request that is admitted. `prompt` has the numbers of its tokens and of
+    /// Whether the drafter reads the prompt of a request that is admitted. `prompt` has the numbers of its tokens and
+    /// of
     /// those in the prefix cache, `load` the numbers of running and waiting requests.
     fn drafts_for_next(
         &self,

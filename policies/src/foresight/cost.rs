@@ -220,7 +220,8 @@ pub(crate) struct Costs {
     plain: (u64, f64),
     ride: (u64, f64),
     decodes: (u64, f64),
-    /// The decode requests in the first draft pass if nothing is drafted, as (tokens, context). A request that may never
+    /// The decode requests in the first draft pass if nothing is drafted, as (tokens, context). A request that may
+    /// never
     /// draft is in no draft pass.
     joins: (u64, f64),
     pending: VecDeque<Pending>,
@@ -334,7 +335,8 @@ impl Costs {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
 
-    /// Seconds of a step of one request, with the mean context of the batch, that makes `drafts` draft tokens one after the
+    /// Seconds of a step of one request, with the mean context of the batch, that makes `drafts` draft tokens one
+    /// after the
     /// other and verifies them.
     pub fn alone_s(&self, drafts: u32) -> f64 {
         let context = self.decodes.1 / self.decodes.0.max(1) as f64;

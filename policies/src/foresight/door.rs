@@ -2,8 +2,10 @@
 //! prompts are long and outputs short, the draft model's pass over a prompt takes more time than the request's draft
 //! tokens save.
 //!
-//! A request is declined if the price of the seconds that the draft model takes for its prompt is more than drafting can
-//! gain for it at all: its expected output · the share of a token's time that drafting saves a request that is alone. In
+//! A request is declined if the price of the seconds that the draft model takes for its prompt is more than drafting
+//! can
+//! gain for it at all: its expected output · the share of a token's time that drafting saves a request that is alone.
+//! In
 //! a full batch drafting gains less, but the batch may empty while the request lives.
 
 use crate::foresight::cost::Costs;
@@ -50,7 +52,8 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Lets all requests in at first. A drafter that makes all tokens in one `parallel` pass reads prompts at a cost that
+    /// Lets all requests in at first. A drafter that makes all tokens in one `parallel` pass reads prompts at a cost
+    /// that
     /// the policy does not know, so it gets all of them.
     pub fn new(params: &Foresight, parallel: bool) -> Door {
         let (on, retry) = (params.decline && !parallel, params.probe_every);

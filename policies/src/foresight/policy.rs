@@ -10,10 +10,12 @@
 //!    every request waits longer.
 //! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is learnt
 //!    while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates by depth.
-//! 3. **Stopping** (`round.rs`): after each draft pass the policy goes on with the requests whose next token is expected
+//! 3. **Stopping** (`round.rs`): after each draft pass the policy goes on with the requests whose next token is
+//!    expected
 //!    to pay, if the pass as a whole pays. A token that is not drafted yet may still be dropped, so it is worth the mean
 //!    of what is left then (`options.rs`).
-//! 4. **Selection** (`round.rs`): of all drafted tokens, the tokens most likely to survive are verified, as many as pay.
+//! 4. **Selection** (`round.rs`): of all drafted tokens, the tokens most likely to survive are verified, as many as
+//!    pay.
 //!    Lengths are planned for the tokens left after this selection.
 //! 5. **Asking** (`asking.rs`): decisions between passes and before verification take time. Now and then a step drafts
 //!    all it may, and the policy computes on its confidences what each way of deciding would have earned.
@@ -24,7 +26,8 @@
 //!    yet. The cost of a token is then an average over the prompts that usually come.
 //! 9. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
 //!    prompt sooner, so a second costs more tokens.
-//! 10. **Room for prompts**: while prompts wait or run, decode requests with their draft tokens may take at most a share
+//! 10. **Room for prompts**: while prompts wait or run, decode requests with their draft tokens may take at most a
+//!     share
 //!     of the token budget. One draft token a request is always allowed.
 //! 11. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
 //!     drafting pays again.
@@ -102,7 +105,8 @@ struct Running {
     asking: Asking,
     /// When this step decides.
     asks: Asks,
-    /// The draft length that was planned for this step if tokens are dropped before verification (`planned`), and if all
+    /// The draft length that was planned for this step if tokens are dropped before verification (`planned`), and if
+    /// all
     /// are verified (`whole`).
     planned: u32,
     whole: u32,

@@ -1,8 +1,10 @@
 //! The standings, which are the arena's table over all scenarios: losses against each scenario's reference, scores, and
 //! ranks with intervals.
 //!
-//! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. Of a batch,
-//! whose requests are all there at the start, it is that of the times until the last request ends. The score is the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
+//! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. Of a
+//! batch,
+//! whose requests are all there at the start, it is that of the times until the last request ends. The score is the
+//! mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
 //! reference is overloaded in a scenario, latencies there depend on the length of the run. For this scenario the ranks
 //! use another loss: ln(the best reference's / the policy's output tokens per second), where only time inside the
 //! engine's steps counts.
