@@ -149,6 +149,7 @@ mod foresight {
     pub(crate) mod door;
     pub(crate) mod lateness;
     pub(crate) mod memo;
+    pub(crate) mod next_prompts;
     pub(crate) mod odds;
     pub(crate) mod options;
     pub(crate) mod policy;
@@ -156,6 +157,7 @@ mod foresight {
     pub(crate) mod ranked;
     pub(crate) mod round;
     pub(crate) mod settings;
+    pub(crate) mod trips;
 }
 
 /// Policies that show how well a server could do at best (bounds), that give a policy the truth in place of an

@@ -40,8 +40,7 @@ impl Seat {
     }
 
     /// Whether the drafter reads the prompt of a request that is admitted. `prompt` has the numbers of its tokens and
-    /// of
-    /// those in the prefix cache, `load` the numbers of running and waiting requests.
+    /// of those in the prefix cache, `load` the numbers of running and waiting requests.
     fn drafts_for_next(
         &self,
         py: Python<'_>,

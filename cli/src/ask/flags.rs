@@ -270,6 +270,18 @@ mod tests {
     use super::super::line;
     use super::*;
 
+    /// A flag that stands twice in an engine's table would be read by its first entry alone.
+    #[test]
+    fn no_two_flags_of_an_engine_have_one_name() {
+        for table in [super::super::vllm_flags::FLAGS, super::super::sglang_flags::FLAGS] {
+            let mut names: Vec<&str> = table.iter().flat_map(|f| f.names.iter().copied()).collect();
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all);
+        }
+    }
+
     const TABLE: [Flag; 8] = [
         used(&["max-num-seqs"], Kind::Value),
         used(&["max-num-batched-tokens"], Kind::Value),

@@ -3,6 +3,7 @@
 use super::answer::{Answer, Band, Made};
 use super::drafter::method_name;
 use super::experiment::text;
+use super::line::Line;
 use super::load;
 use super::paste::line_with;
 use super::prepare::{Options, Prepared, prepare};
@@ -42,9 +43,10 @@ pub fn ask(options: &Options, interrupt: &AtomicBool) -> Result<Answer> {
     };
     let sizes = match options.batch_sizes.is_empty() {
         false => options.batch_sizes.clone(),
-        true => sizes(&question, clients).map_err(|e| in_the_lines_words(e, &file))?,
+        true => sizes(&question, clients).map_err(|e| in_the_lines_words(e, &file, &line, &server))?,
     };
-    let compared = compare(&question, Some(&sizes), interrupt).map_err(|e| in_the_lines_words(e, &file))?;
+    let compared = compare(&question, Some(&sizes), interrupt);
+    let compared = compared.map_err(|e| in_the_lines_words(e, &file, &line, &server))?;
     let bands = bands.into_iter().map(|(says, others)| band(&question, &compared, says, &others, interrupt));
     let bands = bands.collect::<Result<Vec<Band>>>()?;
     let policies = in_order(&now.spec, &compared.specs);
@@ -68,8 +70,12 @@ pub fn ask(options: &Options, interrupt: &AtomicBool) -> Result<Answer> {
     Ok(Answer::of(&question, compared, made, &paste))
 }
 
-/// An error without its place in the experiment, which the user has not written.
-fn in_the_lines_words(error: Box<Problem>, file: &Path) -> Box<Problem> {
+/// An error without its place in the experiment, which the user has not written. If a property of the model is the
+/// reason, the model is shown in the line.
+fn in_the_lines_words(error: Box<Problem>, file: &Path, line: &Line, server: &Server) -> Box<Problem> {
+    if let Some(("", why)) = error.message().split_once("engine.state_blocks: ") {
+        return line.wrong(&server.model.span, format!("this model cannot be simulated: {why}"));
+    }
     let ours = error.place().is_some_and(|place| place.starts_with(&file.display().to_string()));
     match ours {
         true => Problem::new(error.exit, format!("this server cannot be simulated: {}", error.message()))

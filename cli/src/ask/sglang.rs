@@ -267,15 +267,6 @@ mod tests {
     }
 
     #[test]
-    fn no_two_flags_have_one_name() {
-        let mut names: Vec<&str> = FLAGS.iter().flat_map(|f| f.names.iter().copied()).collect();
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
-    }
-
-    #[test]
     fn trees_and_contradictions_are_shown_in_the_line() {
         for (flags, at) in [
             ("--speculative-algorithm EAGLE --speculative-eagle-topk 8", "--speculative-eagle-topk 8"),

@@ -370,13 +370,4 @@ mod tests {
             assert!(wrong.message().contains(says), "{line}: {}", wrong.message());
         }
     }
-
-    #[test]
-    fn no_two_flags_have_one_name() {
-        let mut names: Vec<&str> = FLAGS.iter().flat_map(|f| f.names.iter().copied()).collect();
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
-    }
 }

@@ -82,7 +82,7 @@ const LINES: [Line; 24] = [
         "sgl-project/sglang#23146",
         "SGLANG_USE_AITER_UNIFIED_ATTN=1 SGLANG_USE_AITER=1 \\\npython3 -m sglang.launch_server \\\n  --model-path /data2/Qwen/Qwen3.5-397B-A17B-FP8 --tp 8 \\\n  --attention-backend aiter --trust-remote-code \\\n  --model-loader-extra-config '{\"enable_multithread_load\": true}' \\\n  --watchdog-timeout 1200 --mem-fraction-static 0.9 \\\n  --host 0.0.0.0 --port 9000 --disable-radix-cache \\\n  --enable-aiter-allreduce-fusion --max-running-requests 128 \\\n  --page-size 16 \\\n  --speculative-algorithm EAGLE --speculative-num-steps 3 \\\n  --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
         "mi355x",
-        Answer("K = 3"),
+        Refusal("recurrent states and compressed attention are not simulated with SGLang's scheduler"),
     ),
     (
         // The JSON stands without quotes there.

@@ -2,6 +2,8 @@
 //! by the number of batched tokens and by context. The times of real steps correct them slowly.
 
 use crate::definition::PolicyContext;
+use crate::foresight::next_prompts::NextPrompts;
+use crate::foresight::trips::Trips;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, Drafting, PassShape, StepOutcome};
 use std::collections::VecDeque;
 
@@ -52,40 +54,6 @@ impl Model {
             let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
             self.slower = (self.slower * ratio.powf(weight)).clamp(1.0 / MOST, MOST);
         }
-    }
-}
-
-/// The number of prompt tokens of a step is averaged over past steps. When a step is added, the weights of earlier
-/// steps are multiplied by this factor.
-const KEEP: f64 = 0.99;
-
-/// Predicts the prompt tokens of the next step by averages over past steps. One average is for steps before which a
-/// prompt was unfinished or waiting, and one for all other steps.
-#[derive(Default)]
-struct NextPrompts {
-    /// True if a prompt was unfinished or waiting at the end of the last step, so that the next step will probably have
-    /// prompt tokens.
-    awaited: bool,
-    /// Sums over past steps, in two entries: entry 0 for steps before which `awaited` was false, entry 1 for steps
-    /// before which it was true. Each entry is (weight of all steps, weight of the steps with prompts, weighted sum of
-    /// their prompt tokens).
-    seen: [(f64, f64, f64); 2],
-}
-
-impl NextPrompts {
-    /// Adds the prompt tokens of a step. Stores in `awaited` whether a prompt is unfinished or waits after the step.
-    fn begin(&mut self, batch: &BatchView) {
-        let (all, with, tokens) = &mut self.seen[usize::from(self.awaited)];
-        let has = f64::from(u8::from(batch.prefill.tokens > 0));
-        (*all, *with, *tokens) = (*all * KEEP + 1.0, *with * KEEP + has, *tokens * KEEP + batch.prefill.tokens as f64);
-        self.awaited = batch.num_waiting > 0 || batch.num_running as usize > batch.len();
-    }
-
-    /// Predicts the prompts of the next step from past steps with the same value of `awaited`: (probability that the
-    /// step has prompt tokens, mean number of prompt tokens of a step that has some).
-    fn expected(&self) -> (f64, u64) {
-        let (all, with, tokens) = self.seen[usize::from(self.awaited)];
-        if with > 0.0 { (with / all, (tokens / with) as u64) } else { (0.0, 0) }
     }
 }
 
@@ -149,32 +117,6 @@ struct Pending {
     selected: bool,
 }
 
-/// Learns the time of a decision: the slope of the seconds that draft passes took above their estimate, over the number
-/// of decisions in the step. The estimate may be wrong by the same time in each step, which is the intercept.
-#[derive(Default)]
-struct Trips {
-    /// Weighted sums over past steps: 1, decisions, seconds, decisions², decisions · seconds.
-    sums: [f64; 5],
-}
-
-impl Trips {
-    /// When a step is added, the weights of earlier steps are multiplied by this factor.
-    const KEEP: f64 = 0.99;
-
-    fn add(&mut self, decisions: f64, seconds: f64) {
-        let one = [1.0, decisions, seconds, decisions * decisions, decisions * seconds];
-        self.sums.iter_mut().zip(one).for_each(|(sum, now)| *sum = Self::KEEP * *sum + now);
-    }
-
-    /// Seconds of a decision; at least 0. An intercept of 0 weighs as one step, so that it is 0 where all steps have as
-    /// many decisions.
-    fn each_s(&self) -> f64 {
-        let [n, x, y, xx, xy] = self.sums;
-        let spread = (n + 1.0) * xx - x * x;
-        if spread > 0.0 { (((n + 1.0) * xy - x * y) / spread).max(0.0) } else { 0.0 }
-    }
-}
-
 /// How a step made its draft tokens.
 #[derive(Clone, Copy, Default)]
 struct Made {
@@ -220,8 +162,7 @@ pub(crate) struct Costs {
     plain: (u64, f64),
     ride: (u64, f64),
     decodes: (u64, f64),
-    /// The decode requests in the first draft pass if nothing is drafted, as (tokens, context). A request that may
-    /// never
+    /// The decode requests in the first draft pass if nothing is drafted, as (tokens, context). A request that may not
     /// draft is in no draft pass.
     joins: (u64, f64),
     pending: VecDeque<Pending>,
@@ -335,9 +276,8 @@ impl Costs {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
 
-    /// Seconds of a step of one request, with the mean context of the batch, that makes `drafts` draft tokens one
-    /// after the
-    /// other and verifies them.
+    /// Seconds of a step of one request, with the mean context of the batch, that makes `drafts` draft tokens one after
+    /// the other and verifies them.
     pub fn alone_s(&self, drafts: u32) -> f64 {
         let context = self.decodes.1 / self.decodes.0.max(1) as f64;
         f64::from(drafts) * self.draft.pass_s(1, context) + self.target.pass_s(u64::from(drafts) + 1, context)

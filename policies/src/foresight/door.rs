@@ -3,10 +3,8 @@
 //! tokens save.
 //!
 //! A request is declined if the price of the seconds that the draft model takes for its prompt is more than drafting
-//! can
-//! gain for it at all: its expected output · the share of a token's time that drafting saves a request that is alone.
-//! In
-//! a full batch drafting gains less, but the batch may empty while the request lives.
+//! can gain for it at all: its expected output · the share of a token's time that drafting saves a request that is
+//! alone. In a full batch drafting gains less, but the batch may empty while the request lives.
 
 use crate::foresight::cost::Costs;
 use crate::foresight::odds::Odds;
@@ -53,8 +51,7 @@ pub(crate) struct Door {
 
 impl Door {
     /// Lets all requests in at first. A drafter that makes all tokens in one `parallel` pass reads prompts at a cost
-    /// that
-    /// the policy does not know, so it gets all of them.
+    /// that the policy does not know, so it gets all of them.
     pub fn new(params: &Foresight, parallel: bool) -> Door {
         let (on, retry) = (params.decline && !parallel, params.probe_every);
         Door { on, retry, price: 0.0, gain: 0.0, steps: 0, emitted: 0.0, ended: 0.0, declined: 0 }

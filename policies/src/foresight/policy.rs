@@ -4,33 +4,30 @@
 //!
 //! Our own; docs/foresight.md says why each part is there, what it gains and where the policy loses. In short:
 //!
-//! 1. **Price of time** (`price.rs`): tokens − λ·seconds, where λ is the most tokens a second that the decodes of this
-//!    batch could make without the step's prompts, divided by 1 + the share of the step that the requests add. A prompt
-//!    makes a step slow and its own ratio of tokens to seconds low. By that ratio drafts would look cheap, although
-//!    every request waits longer.
-//! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is learnt
-//!    while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates by depth.
-//! 3. **Stopping** (`round.rs`): after each draft pass the policy goes on with the requests whose next token is
-//!    expected
-//!    to pay, if the pass as a whole pays. A token that is not drafted yet may still be dropped, so it is worth the mean
-//!    of what is left then (`options.rs`).
+//! 1. **Price of time** (`price.rs`): tokens − λ·seconds, where λ is the most tokens a second that the decodes of
+//!    this batch could make without the step's prompts. A prompt makes a step slow and its own ratio of tokens to
+//!    seconds low. By that ratio drafts would look cheap, although every request waits longer.
+//! 2. **Odds** (`odds.rs`): the chance that a token is accepted, from its confidence by a logistic curve that is
+//!    learnt while serving. Where confidences carry no information, the curve's intercepts are the acceptance rates
+//!    by depth.
+//! 3. **Stopping** (`round.rs`): after each draft pass the policy goes on with the requests whose next token pays, if
+//!    the pass as a whole pays. A token that is not drafted yet may still be dropped, so it is worth the mean of what
+//!    is left then (`options.rs`).
 //! 4. **Selection** (`round.rs`): of all drafted tokens, the tokens most likely to survive are verified, as many as
-//!    pay.
-//!    Lengths are planned for the tokens left after this selection.
-//! 5. **Asking** (`asking.rs`): decisions between passes and before verification take time. Now and then a step drafts
-//!    all it may, and the policy computes on its confidences what each way of deciding would have earned.
-//! 6. **The door** (`door.rs`): a request whose prompt costs the draft model more time than drafting saves it is never
-//!    drafted for.
+//!    pay. Lengths are planned for the tokens left after this selection.
+//! 5. **Asking** (`asking.rs`): decisions between passes and before verification take time. Now and then a step
+//!    drafts all it may, and the policy computes on its confidences what each way of deciding would have earned.
+//! 6. **The door** (`door.rs`): a request whose prompt costs the draft model more time than drafting can save it is
+//!    never drafted for.
 //! 7. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
-//! 8. **The next step's prompts** (`cost.rs`): if the next step verifies the draft tokens, its prompts are not known
-//!    yet. The cost of a token is then an average over the prompts that usually come.
-//! 9. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no waiting
-//!    prompt sooner, so a second costs more tokens.
+//! 8. **The next step's prompts** (`next_prompts.rs`): if the next step verifies the draft tokens, its prompts are
+//!    not known yet. The cost of a token is then an average over the prompts that usually come.
+//! 9. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no
+//!    waiting prompt sooner, so a second costs more tokens.
 //! 10. **Room for prompts**: while prompts wait or run, decode requests with their draft tokens may take at most a
-//!     share
-//!     of the token budget. One draft token a request is always allowed.
-//! 11. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice when
-//!     drafting pays again.
+//!     share of the token budget. One draft token a request is always allowed.
+//! 11. **Probing**: a policy that drafts nothing learns nothing. From time to time it drafts one token, to notice
+//!     when drafting pays again.
 //! 12. **Lateness** (`lateness.rs`, off by default): while requests are about as fast as their TPOT bound, a second
 //!     costs more.
 
@@ -106,8 +103,7 @@ struct Running {
     /// When this step decides.
     asks: Asks,
     /// The draft length that was planned for this step if tokens are dropped before verification (`planned`), and if
-    /// all
-    /// are verified (`whole`).
+    /// all are verified (`whole`).
     planned: u32,
     whole: u32,
     /// Whether this step drafts as many tokens as it may, to measure what each way of deciding earns.

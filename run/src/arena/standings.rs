@@ -2,9 +2,8 @@
 //! ranks with intervals.
 //!
 //! The loss of a policy in a scenario is ln(E2E / E2E of the reference with the same seed), mean over seeds. Of a
-//! batch,
-//! whose requests are all there at the start, it is that of the times until the last request ends. The score is the
-//! mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
+//! batch, whose requests are all there at the start, it is that of the times until the last request ends. The score is
+//! the mean over scenarios of min(loss, [`CAP`]). Policies are ranked by the score, with one exception. If even the
 //! reference is overloaded in a scenario, latencies there depend on the length of the run. For this scenario the ranks
 //! use another loss: ln(the best reference's / the policy's output tokens per second), where only time inside the
 //! engine's steps counts.
@@ -193,8 +192,8 @@ impl Scenario {
         if self.batch { |n| n.duration_s } else { |n| n.e2e_s }
     }
 
-    /// The policy with the least mean [`time`](Scenario::time) in the scenario among the policies for which `counts` is true. Of several
-    /// policies with equal E2E, the first one of the list.
+    /// The policy with the least mean [`time`](Scenario::time) in the scenario among the policies for which `counts` is
+    /// true. Of several policies with equal E2E, the first one of the list.
     fn least(&self, counts: impl Fn(&Ran) -> bool) -> Option<&Ran> {
         self.entrants.iter().filter(|r| counts(r)).min_by(|a, b| a.mean(self.time()).total_cmp(&b.mean(self.time())))
     }

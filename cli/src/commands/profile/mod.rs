@@ -19,6 +19,7 @@ An experiment uses it: hardware.profile = \"profile.toml\". Interrupted, the sam
 Exit code 3: written, but its linear fit is off by more than 10 % on held-out decode or verify passes.";
 
 #[derive(Debug, Args)]
+#[command(override_usage = "foretoken profile --target <NAME|DIR> --draft <NAME|DIR> -o <FILE.toml>")]
 pub struct ProfileArgs {
     /// The target: a preset, or a Hugging Face folder
     #[arg(long, value_name = "NAME|DIR")]

@@ -26,6 +26,7 @@ or deals its recordings out to requests that have other lengths
 where `beyond` says what holds for a request longer than its recording: \"refuse\" (default), or begin again.";
 
 #[derive(Debug, Args)]
+#[command(override_usage = "foretoken profile-acceptance --target <NAME|DIR> --draft <NAME|DIR>\n       -o <FILE>")]
 pub struct ProfileAcceptanceArgs {
     /// The target: a preset with weights, or a Hugging Face folder
     #[arg(long, value_name = "NAME|DIR")]
