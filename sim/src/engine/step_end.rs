@@ -177,7 +177,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
         let k = if batch.is_empty() { asked } else { depth };
         let mut slots = k;
-        if fits && ran.requests > 0 {
+        // If the drafter declined all requests of the step, no pass runs.
+        if fits && (ran.requests > 0 || !self.scheduler.declines()) {
             self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
             let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
             let views = (&plan, &batch);

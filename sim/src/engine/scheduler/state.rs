@@ -141,6 +141,11 @@ impl<'a> Scheduler<'a> {
         rows.iter().enumerate().filter(|&(_, &at)| !self.running[at as usize].may_draft).map(|(i, _)| i)
     }
 
+    /// Whether the drafter has declined any request.
+    pub fn declines(&self) -> bool {
+        self.declines
+    }
+
     /// Whether the drafter declined the running request `id`.
     pub fn is_declined(&self, id: RequestId) -> bool {
         self.declines && self.running.iter().any(|r| r.id == id && !r.may_draft)

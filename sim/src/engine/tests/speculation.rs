@@ -280,6 +280,15 @@ fn a_declined_request_joins_no_draft_pass() {
     }
 }
 
+/// A drafter that processes no prompts drafts behind a step with prompts alone, too: after the prompt's step, two steps
+/// of 4 tokens emit the other 8 tokens.
+#[test]
+fn drafts_follow_a_prompt_that_the_draft_model_does_not_process() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
+    (f.rate, f.config.draft_at, f.config.draft_prefill) = (1.0, Some(DraftAt::StepEnd), false);
+    assert_eq!(run(&f, Same::chain(3)).steps.len(), 3);
+}
+
 /// Prompt lookup has no KV. If the engine's setting `draft_prefill` is on, the engine charges draft passes over prompts
 /// that a lookup does not make, and must warn.
 #[test]
