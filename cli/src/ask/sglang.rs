@@ -85,11 +85,11 @@ fn apply(line: &Line, flag: &Given, server: &mut Server) -> Result<()> {
             server.set_sglang("retraction_policy", one_of(line, flag, &RETRACTIONS, "retraction policy")?);
         }
         "enable-priority-scheduling" if flag.on => {
-            server.set("scheduling_policy", "priority");
             server.assumed.push("all requests have the same priority, so they are served as they come".into());
         }
         "enable-priority-scheduling" => {}
-        "disable-priority-preemption" => server.set_sglang("disable_priority_preemption", flag.on),
+        // Requests of one priority do not preempt each other.
+        "disable-priority-preemption" => {}
         "prefill-max-requests" => server.set_sglang("prefill_max_requests", flag.count(line)?),
         "prefill-decode-interval" => server.set_sglang("prefill_decode_interval", flag.number::<u32>(line)?),
         "prefill-decode-interval-min-bs" => {
@@ -244,7 +244,9 @@ mod tests {
             (sglang["retraction_policy"].as_str(), sglang["prefill_decode_interval"].as_integer()),
             (Some("priority"), Some(4))
         );
-        assert_eq!((s.settings["scheduling_policy"].as_str(), s.memory_utilization), (Some("priority"), Some(0.8)));
+        // The load that is asked about has no priorities.
+        assert_eq!((s.settings.get("scheduling_policy"), s.memory_utilization), (None, Some(0.8)));
+        assert!(s.assumed.iter().any(|a| a.contains("the same priority")), "{:?}", s.assumed);
         assert!(s.expert_parallel && s.no_matter == ["--disaggregation-mode", "--hicache-ratio"], "{:?}", s.no_matter);
         let dspark = of("--speculative-algorithm DSPARK --speculative-draft d --speculative-dspark-block-size 7");
         assert_eq!(dspark.unwrap().speculation.unwrap().k, 7);
