@@ -5,8 +5,7 @@
 //! entropies and divergences are prepared in advance. They change from step to step, as do contexts, numbers of context
 //! tokens that the draft model has not processed, and numbers of accepted draft tokens, so that policies keep learning.
 //!
-//! `foresight` should cost at most twice as much as `tetris`. To time only these two policies, add the arguments `--
-//! 'decision-at-(32|256)/(foresight|tetris)$'`.
+//! To time `foresight` beside vLLM's own rule, add the arguments `-- 'decision-at-(32|256)/(foresight|vllm-adaptive)$'`.
 //!
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
 //! policy that always drafts the same length (`the loop`). For policies that draft trees, prepared confidences replace
