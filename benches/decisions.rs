@@ -5,7 +5,8 @@
 //! entropies and divergences are prepared in advance. They change from step to step, as do contexts, numbers of context
 //! tokens that the draft model has not processed, and numbers of accepted draft tokens, so that policies keep learning.
 //!
-//! To time `foresight` beside vLLM's own rule, add the arguments `-- 'decision-at-(32|256)/(foresight|vllm-adaptive)$'`.
+//! To time `foresight` beside vLLM's own rule, add the arguments
+//! `-- 'decision-at-(32|256)/(foresight|vllm-adaptive)$'`.
 //!
 //! The cost of the loop that calls the policy is subtracted. It is measured for each number of draft passes, with a
 //! policy that always drafts the same length (`the loop`). For policies that draft trees, prepared confidences replace
