@@ -7,7 +7,8 @@
 `shadow`: the policy is asked and logged, and no step may differ. `theirs`: the seat acts and chooses what vLLM would
 choose; no step may differ where vLLM has a table (without one, vLLM pads the first decode of a new request, and a
 seat with a table of its own does not). `act`: `fixed-1` chooses; every request must end with as many tokens as without
-the seat, and each step must be given what the policy chose. Even seeds run vLLM's scheduler alone, odd seeds its engine
+the seat, and each step must be given what the policy chose. A workload that is cut after its last allowed step
+(`endless`, with or without the seat) has no ends to compare. Even seeds run vLLM's scheduler alone, odd seeds its engine
 core with it, asynchronous or not.
 """
 
@@ -81,12 +82,15 @@ def main() -> None:
     if mode == "theirs":
         Chooser.choose = theirs
     counts = {"same": 0, "padding": 0, "refused": 0, "unfit": 0, "asked": 0, "steps": 0}
+    counts |= {"endless without": 0, "endless with": 0} if mode == "act" else {}
     foretoken.vllm.plugin()
     for seed in range(first, first + count):
         work = (workloads.draw_core(seed),) if seed % 2 else workloads.draw(seed)
         plain, seated = ran(work, False), ran(work, True)
         of = work[0] if isinstance(work, tuple) else work
         for made in seats:
+            if made.desk is None:
+                sys.exit(f"workload {seed}: the seat is empty")
             chooser = made.desk.chooser
             if chooser.off is not None and not any(why in chooser.off for why in UNFIT):
                 sys.exit(f"workload {seed}: {chooser.off}")
@@ -97,9 +101,13 @@ def main() -> None:
         counts["refused"] += plain.error is not None
         counts["steps"] += len(events(plain))
         if mode == "act":
-            if ended(plain)[0] != ended(seated)[0]:
+            if "endless" in (plain.error, seated.error):
+                counts["endless without"] += plain.error == "endless"
+                counts["endless with"] += seated.error == "endless"
+            elif ended(plain)[0] != ended(seated)[0]:
                 sys.exit(f"workload {seed} ends otherwise: {work}")
-            counts["same"] += 1
+            else:
+                counts["same"] += 1
         elif repr(plain) == repr(seated):
             counts["same"] += 1
         elif mode == "shadow" or of.table or not of.k:

@@ -75,12 +75,12 @@ def ranks():
         yield
 
 
-def books(name):
-    """A method of the seat's books raises, from its third call on."""
+def books(name, first=1):
+    """A method of the seat's books raises, from its `first` call on."""
 
     def broken(self, *args):
         self.calls = getattr(self, "calls", 0) + 1
-        if self.calls > 2:
+        if self.calls >= first:
             raise KeyError("books")
         return plain(self, *args)
 
@@ -89,6 +89,7 @@ def books(name):
 
 
 NO = ValueError("no")
+BOOKS = ("_view", "_read", "scheduled", "gave", "updated", "began", "ended")
 FAULTS = {
     "the policy raises": answers(raises(NO)),
     "the policy panics": answers(raises(Panic("index out of bounds"))),
@@ -113,10 +114,6 @@ FAULTS = {
     "books: _view": books("_view"),
     "books: _read": books("_read"),
     "books: scheduled": books("scheduled"),
-    "books: gave": books("gave"),
-    "books: updated": books("updated"),
-    "books: began": books("began"),
-    "books: ended": books("ended"),
     "the seat cannot be taken": mock.patch.object(desk, "_engine", raises(NO)),
     "the table cannot be read": mock.patch.object(table, "restore", raises(NO)),
 }
@@ -127,6 +124,7 @@ BESIDE = {
     "the disk is full": environment(LOG="/dev/full"),
     "the log's folder is missing": environment(LOG="nowhere/seat.jsonl"),
     "the port is in use": port_in_use(),
+    **{f"books: {name}, from the third time on": books(name, 3) for name in BOOKS},
 }
 
 

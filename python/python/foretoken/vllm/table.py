@@ -53,11 +53,21 @@ def _offer(config: Any) -> None:
         if getattr(asked, "__module__", asked) not in (CLASS, CLASS.rpartition(".")[0]):
             log.warning_once("Foretoken: FORETOKEN_POLICY does nothing, because --scheduler-cls is not %s", CLASS)
         elif Settings.of(os.environ).act and fit.closed(__version__, config) is None:
-            write(spec, config.scheduler_config.max_num_seqs)
+            if not refused(spec, config.scheduler_config.max_num_seqs):
+                write(spec, config.scheduler_config.max_num_seqs)
     except BadInput:
         pass  # the scheduler says it
     except Exception:
         log.exception("Foretoken: no table of draft lengths was written")
+
+
+def refused(spec: Any, max_num_seqs: int) -> bool:
+    """Whether vLLM refuses the user's own table. Then it must say so itself."""
+    asked = spec.num_speculative_tokens_per_batch_size
+    try:
+        return asked is not None and not fit.dense(asked, max_num_seqs, spec.num_speculative_tokens)
+    except ValueError:
+        return True
 
 
 def write(spec: Any, max_num_seqs: int) -> None:
