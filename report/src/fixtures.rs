@@ -121,6 +121,7 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
         blind: label == "autoregressive" || label == "random" || label.starts_with("fixed"),
         trees: false,
         stops_for_slo: label.starts_with("adaspec"),
+        batch: false,
         gpus: Some(1),
         implied: false,
         bound: None,

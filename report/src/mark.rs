@@ -16,6 +16,8 @@ pub enum Mark {
     SeesHiddenTruth,
     /// The autoregressive run of the speedup was overloaded.
     SpeedupOverOverload,
+    /// All requests are there at the start: the speedup compares the times until the last request ends.
+    SpeedupOfBatch,
     /// The policy drafts trees, and the oracle of its regret drafts chains.
     RegretOfTrees,
     /// The TPOT bound is a multiple of the TPOT of an overloaded run.
@@ -39,9 +41,10 @@ pub enum Marked {
 
 impl Mark {
     /// All marks, in the order in which notes explain them.
-    pub const ALL: [Mark; 7] = [
+    pub const ALL: [Mark; 8] = [
         Mark::Overloaded,
         Mark::SpeedupOverOverload,
+        Mark::SpeedupOfBatch,
         Mark::BoundOfOverload,
         Mark::AttainsByDefinition,
         Mark::RegretOfTrees,
@@ -53,6 +56,7 @@ impl Mark {
         match self {
             Mark::Overloaded | Mark::SpeedupOverOverload | Mark::BoundOfOverload => "!",
             Mark::AttainsByDefinition => "*",
+            Mark::SpeedupOfBatch => "@",
             Mark::RegretOfTrees => "^",
             Mark::BoundOfAnotherLoad => "~",
             Mark::SeesHiddenTruth => "#",
@@ -66,6 +70,7 @@ impl Mark {
             Mark::BoundOfAnotherLoad => "bound_of_another_load",
             Mark::SeesHiddenTruth => "sees_hidden_truth",
             Mark::SpeedupOverOverload => "speedup_over_overload",
+            Mark::SpeedupOfBatch => "speedup_of_batch",
             Mark::RegretOfTrees => "regret_of_trees",
             Mark::BoundOfOverload => "bound_of_overload",
             Mark::AttainsByDefinition => "attains_by_definition",
@@ -76,7 +81,7 @@ impl Mark {
     pub fn on(self) -> Marked {
         match self {
             Mark::Overloaded | Mark::BoundOfAnotherLoad | Mark::SeesHiddenTruth => Marked::Policy,
-            Mark::SpeedupOverOverload => Marked::Speedup,
+            Mark::SpeedupOverOverload | Mark::SpeedupOfBatch => Marked::Speedup,
             Mark::RegretOfTrees => Marked::Regret,
             Mark::BoundOfOverload | Mark::AttainsByDefinition => Marked::Slo,
         }
@@ -90,6 +95,10 @@ impl Mark {
                  over such a run and bounds scaled from it depend on that"
             }
             Mark::AttainsByDefinition => "90 % by definition: the bound is this very run's P90 TPOT",
+            Mark::SpeedupOfBatch => {
+                "a batch, whose requests are all there at the start: policies are compared by the time until the last \
+                 request ends, not by mean E2E"
+            }
             Mark::RegretOfTrees => "drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound",
             Mark::BoundOfAnotherLoad => {
                 "does not speculate in a step that it expects to miss the bound, which another load sets, the same at \
@@ -108,6 +117,7 @@ impl Mark {
             Mark::BoundOfAnotherLoad => any(Cell::stops_for_a_bound_of_another_load),
             Mark::SeesHiddenTruth => any(|c| c.entry.role.sees_hidden_truth()),
             Mark::SpeedupOverOverload => any(|c| c.over_overload && c.speedup.is_some()),
+            Mark::SpeedupOfBatch => any(|c| c.entry.batch && c.speedup.is_some()),
             Mark::RegretOfTrees => any(|c| c.entry.trees && c.regret.is_some()),
             Mark::BoundOfOverload => any(|c| c.bound_of_overload && c.summary.slo_attainment.is_some()),
             Mark::AttainsByDefinition => !cells.is_empty() && cells.iter().all(|c| c.attains_by_definition()),

@@ -180,6 +180,9 @@ pub struct Entry {
     pub trees: bool,
     /// Does the run's policy stop drafting in steps that it expects to miss the TPOT bound?
     pub stops_for_slo: bool,
+    /// Are all requests there at the start? Then the run is judged by the time until its last request ends, and not by
+    /// its mean E2E.
+    pub batch: bool,
     /// Number of GPUs on which the target runs, over all replicas; `None` if the hardware does not state GPUs.
     pub gpus: Option<u32>,
     /// Was the autoregressive run added by the program, because the experiment does not list it? Then figures leave
@@ -211,15 +214,15 @@ pub struct Cell {
     pub entry: Entry,
     /// The numbers of the run over all its requests and steps, such as mean latencies and acceptance.
     pub summary: Summary,
-    /// Mean E2E of autoregressive decoding / mean E2E of this policy, at the same swept values and seed. `None` if one
-    /// of the two runs is missing or finished no request.
+    /// [Time](Cell::judged_s) of autoregressive decoding / time of this policy, with equal swept values and seed.
+    /// `None` if one of the two runs is missing or finished no request.
     pub speedup: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the bound (an oracle), minus 1, at the same swept values and seed. `None`
-    /// if one of the two runs is missing or finished no request.
+    /// Time of this policy / time of the bound (an oracle), minus 1, with equal swept values and seed. `None` if one of
+    /// the two runs is missing or finished no request.
     pub regret: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the fastest policy that a server can run (plain decoding included), minus
-    /// 1, with equal swept values and seed. The fastest policy is chosen once for all seeds. `None` if no policy could
-    /// be chosen, or if one of the two runs finished no request.
+    /// Time of this policy / time of the fastest policy that a server can run (plain decoding included), minus 1, with
+    /// equal swept values and seed. The fastest policy is chosen once for all seeds. `None` if no policy could be
+    /// chosen, or if one of the two runs finished no request.
     pub behind: Option<f64>,
     /// Mean E2E of this policy / mean E2E of the same policy in the other results that the report is compared with,
     /// minus 1; `None` without other results.
@@ -309,6 +312,12 @@ impl Cell {
     pub fn e2e_mean_s(&self) -> Option<f64> {
         self.summary.e2e.map(|q| q.mean)
     }
+
+    /// The time by which the run is compared with others, seconds: the mean E2E, or of a batch the time until its last
+    /// request ends. `None` if no request finished.
+    pub fn judged_s(&self) -> Option<f64> {
+        self.e2e_mean_s().map(|mean_s| if self.entry.batch { self.summary.duration_s } else { mean_s })
+    }
 }
 
 /// Sets the speedup over the autoregressive run and the regret against the oracle for every cell. The speedup and the
@@ -321,8 +330,8 @@ pub fn relate(cells: &mut [Cell]) {
     let with = |role| {
         let mut all = HashMap::new();
         let these = cells.iter().filter(|c| c.entry.role == role);
-        for (at, mean_s) in these.filter_map(|c| Some((place_of(c), c.e2e_mean_s()?))) {
-            all.entry(at).or_insert(mean_s);
+        for (at, time_s) in these.filter_map(|c| Some((place_of(c), c.judged_s()?))) {
+            all.entry(at).or_insert(time_s);
         }
         all
     };
@@ -331,7 +340,7 @@ pub fn relate(cells: &mut [Cell]) {
     let behind: HashSet<(Vec<String>, u64)> = behind.map(place_of).collect();
     for cell in cells.iter_mut() {
         let at = place_of(cell);
-        let (own, baseline, bound) = (cell.e2e_mean_s(), baselines.get(&at), bounds.get(&at));
+        let (own, baseline, bound) = (cell.judged_s(), baselines.get(&at), bounds.get(&at));
         cell.speedup = baseline.zip(own).map(|(ar, own)| ar / own);
         cell.regret = bound.zip(own).map(|(bound, own)| own / bound - 1.0);
         let fell_behind = |sweep: &[Swept]| behind.contains(&place(sweep, at.1));
@@ -342,7 +351,7 @@ pub fn relate(cells: &mut [Cell]) {
     set_behind(cells);
 }
 
-/// The mean end-to-end latencies of one policy, as (seed, seconds); `None` if no request finished with the seed.
+/// The times of one policy, as (seed, seconds); `None` if no request finished with the seed.
 type Latencies = Vec<(u64, Option<f64>)>;
 
 /// Sets `behind` of every cell: how much slower the policy is than the fastest policy that a server can run (plain
@@ -360,7 +369,7 @@ fn set_behind(cells: &mut [Cell]) {
         let contenders = here.iter().filter(|&&i| !cells[i].entry.role.sees_hidden_truth());
         let mut latencies: Vec<(String, Latencies)> = Vec::new();
         for cell in contenders.map(|&i| &cells[i]) {
-            let one = (cell.key().seed, cell.e2e_mean_s());
+            let one = (cell.key().seed, cell.judged_s());
             match latencies.iter_mut().find(|l| l.0 == cell.key().policy) {
                 Some((_, by_seed)) => by_seed.push(one),
                 None => latencies.push((cell.key().policy.clone(), vec![one])),
@@ -376,7 +385,7 @@ fn set_behind(cells: &mut [Cell]) {
         let Some((_, fastest)) = fastest else { continue };
         for i in here {
             let best = fastest.iter().find(|(seed, _)| *seed == cells[i].key().seed).and_then(|(_, s)| *s);
-            cells[i].behind = cells[i].e2e_mean_s().zip(best).map(|(own, best)| own / best - 1.0);
+            cells[i].behind = cells[i].judged_s().zip(best).map(|(own, best)| own / best - 1.0);
         }
     }
 }

@@ -292,18 +292,18 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "workload.arrivals.poisson.rate,policy,source,overloaded,speedup_over_overload,bound_of_overload,\
-             attains_by_definition,regret_of_trees,bound_of_another_load,sees_hidden_truth,e2e_mean_s,e2e_mean_s_low,\
+            "workload.arrivals.poisson.rate,policy,source,overloaded,speedup_over_overload,speedup_of_batch,\
+             bound_of_overload,attains_by_definition,regret_of_trees,bound_of_another_load,sees_hidden_truth,e2e_mean_s,e2e_mean_s_low,\
              e2e_mean_s_high,speedup,speedup_low,speedup_high,ttft_mean_s,slo_attainment,slo_attainment_low,\
              slo_attainment_high,rejected"
         );
         assert_eq!(lines.len(), 5);
-        let marks = "true,true,false,false,false,false,true";
+        let marks = "true,true,false,false,false,false,false,true";
         assert_eq!(
             lines[1],
             format!("1.0,a|b_50%,simulated,{marks},1.5,1.25,1.75,1.3333333333333333,1.2,1.4,0.1234,0,0,0.1,7")
         );
-        assert_eq!(lines[2], "1.0,none,simulated,false,false,false,false,false,false,false,,,,,,,,,,,0");
+        assert_eq!(lines[2], "1.0,none,simulated,false,false,false,false,false,false,false,false,,,,,,,,,,,0");
         assert!(lines[3].starts_with(&format!("2.0,a|b_50%,simulated,{marks},1.6,")));
         assert_eq!(made(Format::Csv, true).lines().count(), 7);
     }

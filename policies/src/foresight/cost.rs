@@ -2,7 +2,7 @@
 //! by the number of batched tokens and by context. The times of real steps correct them slowly.
 
 use crate::definition::PolicyContext;
-use crate::foresight::next_prompts::NextPrompts;
+use crate::foresight::next_prompts::{Expected, NextPrompts};
 use crate::foresight::trips::Trips;
 use foretoken_sim::{BatchView, Coefficients, DraftAt, Drafting, PassShape, StepOutcome};
 use std::collections::VecDeque;
@@ -217,7 +217,7 @@ impl Costs {
             let joins = batch.limit.iter().filter(|&&limit| limit > 0).count() as u64;
             self.joins = (joins, self.decodes.1 * joins as f64 / self.decodes.0.max(1) as f64);
         }
-        self.next_prompts.begin(batch);
+        self.next_prompts.begin(batch, self.budget());
         if self.correction > 0.0 {
             self.pending.push_back(Pending {
                 step: batch.step,
@@ -261,14 +261,21 @@ impl Costs {
 
     /// Seconds of the target pass that verifies `drafts` tokens. If this step verifies them, the pass has this step's
     /// prompts. If the next step verifies them, its prompts are not known. The result is then a mean of the time
-    /// without prompts and the time with the usual prompts, weighted by how often past steps had prompts.
+    /// without prompts, the time with the usual prompts, and the time in a step that prompts fill, weighted by how often
+    /// past steps were such. In a full step a token takes the place of a prompt's token, which some later step computes.
+    /// So it costs its share of a full step.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);
         }
-        let (share, tokens) = self.next_prompts.expected();
-        let with = |prompts: u64| self.target.pass_s(self.decodes.0 + drafts + prompts, self.decodes.1);
-        if share > 0.0 { share * with(tokens) + (1.0 - share) * with(0) } else { with(0) }
+        let Expected { with, full, tokens } = self.next_prompts.expected();
+        let time = |prompts: u64| self.target.pass_s(self.decodes.0 + drafts + prompts, self.decodes.1);
+        if with == 0.0 {
+            return time(0);
+        }
+        let share_s = self.target.pass_s(self.budget(), 0.0) / self.budget() as f64;
+        let filled = share_s * (self.decodes.0 + drafts + tokens) as f64;
+        full * filled + (with - full) * time(tokens) + (1.0 - with) * time(0)
     }
 
     /// Seconds of the target pass that verifies `drafts` tokens in a step without prompts.
@@ -276,11 +283,20 @@ impl Costs {
         self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
     }
 
-    /// Seconds of a step of one request, with the mean context of the batch, that makes `drafts` draft tokens one after
-    /// the other and verifies them.
+    /// Most tokens of a step.
+    fn budget(&self) -> u64 {
+        self.target.by_tokens.len() as u64 - 1
+    }
+
+    /// Seconds of a step of one request, with the mean context of the batch, that makes `drafts` draft tokens and
+    /// verifies them.
     pub fn alone_s(&self, drafts: u32) -> f64 {
-        let context = self.decodes.1 / self.decodes.0.max(1) as f64;
-        f64::from(drafts) * self.draft.pass_s(1, context) + self.target.pass_s(u64::from(drafts) + 1, context)
+        let (drafts, context) = (u64::from(drafts), self.decodes.1 / self.decodes.0.max(1) as f64);
+        let draft_s = match self.parallel {
+            true => self.draft.pass_s(drafts, context),
+            false => drafts as f64 * self.draft.pass_s(1, context),
+        };
+        draft_s + self.target.pass_s(drafts + 1, context)
     }
 
     /// Seconds that the draft model takes for `tokens` prompt tokens, in passes that run anyway or are full of them.

@@ -50,10 +50,9 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Lets all requests in at first. A drafter that makes all tokens in one `parallel` pass reads prompts at a cost
-    /// that the policy does not know, so it gets all of them.
-    pub fn new(params: &Foresight, parallel: bool) -> Door {
-        let (on, retry) = (params.decline && !parallel, params.probe_every);
+    /// Lets all requests in at first.
+    pub fn new(params: &Foresight) -> Door {
+        let (on, retry) = (params.decline, params.probe_every);
         Door { on, retry, price: 0.0, gain: 0.0, steps: 0, emitted: 0.0, ended: 0.0, declined: 0 }
     }
 

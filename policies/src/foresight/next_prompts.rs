@@ -6,6 +6,9 @@ use foretoken_sim::BatchView;
 /// steps are multiplied by this factor.
 const KEEP: f64 = 0.99;
 
+/// A step counts as full if its prompts and decode requests, without draft tokens, are this share of the token budget.
+const FULL: f64 = 0.8;
+
 /// Predicts the prompt tokens of the next step by averages over past steps. One average is for steps before which a
 /// prompt was unfinished or waiting, and one for all other steps.
 #[derive(Default)]
@@ -14,24 +17,51 @@ pub(crate) struct NextPrompts {
     /// prompt tokens.
     awaited: bool,
     /// Sums over past steps, in two entries: entry 0 for steps before which `awaited` was false, entry 1 for steps
-    /// before which it was true. Each entry is (weight of all steps, weight of the steps with prompts, weighted sum of
-    /// their prompt tokens).
-    seen: [(f64, f64, f64); 2],
+    /// before which it was true.
+    seen: [Seen; 2],
+}
+
+/// Past steps, where newer ones weigh more.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// Weight of all steps, of the steps with prompts, and of the steps that prompts filled.
+    all: f64,
+    with: f64,
+    full: f64,
+    /// Weighted sum of their prompt tokens.
+    tokens: f64,
+}
+
+/// What is expected of the next step.
+pub(crate) struct Expected {
+    /// Probability that it has prompts, and that they fill it.
+    pub with: f64,
+    pub full: f64,
+    /// Mean number of prompt tokens of a step that has some.
+    pub tokens: u64,
 }
 
 impl NextPrompts {
-    /// Adds the prompt tokens of a step. Stores in `awaited` whether a prompt is unfinished or waits after the step.
-    pub fn begin(&mut self, batch: &BatchView) {
-        let (all, with, tokens) = &mut self.seen[usize::from(self.awaited)];
-        let has = f64::from(u8::from(batch.prefill.tokens > 0));
-        (*all, *with, *tokens) = (*all * KEEP + 1.0, *with * KEEP + has, *tokens * KEEP + batch.prefill.tokens as f64);
+    /// Adds the prompt tokens of a step, which may have `budget` tokens. Stores in `awaited` whether a prompt is
+    /// unfinished or waits after the step.
+    pub fn begin(&mut self, batch: &BatchView, budget: u64) {
+        let prompts = batch.prefill.tokens;
+        let full = prompts > 0 && (prompts + batch.len() as u64) as f64 >= FULL * budget as f64;
+        let seen = &mut self.seen[usize::from(self.awaited)];
+        let add = |known: &mut f64, now: f64| *known = *known * KEEP + now;
+        add(&mut seen.all, 1.0);
+        add(&mut seen.with, f64::from(u8::from(prompts > 0)));
+        add(&mut seen.full, f64::from(u8::from(full)));
+        add(&mut seen.tokens, prompts as f64);
         self.awaited = batch.num_waiting > 0 || batch.num_running as usize > batch.len();
     }
 
-    /// Predicts the prompts of the next step from past steps with the same value of `awaited`: (probability that the
-    /// step has prompt tokens, mean number of prompt tokens of a step that has some).
-    pub fn expected(&self) -> (f64, u64) {
-        let (all, with, tokens) = self.seen[usize::from(self.awaited)];
-        if with > 0.0 { (with / all, (tokens / with) as u64) } else { (0.0, 0) }
+    /// Predicts the prompts of the next step from past steps with the same value of `awaited`.
+    pub fn expected(&self) -> Expected {
+        let Seen { all, with, full, tokens } = self.seen[usize::from(self.awaited)];
+        match with > 0.0 {
+            true => Expected { with: with / all, full: full / all, tokens: (tokens / with) as u64 },
+            false => Expected { with: 0.0, full: 0.0, tokens: 0 },
+        }
     }
 }

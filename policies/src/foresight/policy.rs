@@ -154,7 +154,7 @@ impl Running {
             unasked: 0,
             backlog: Backlog::default(),
             lateness: Lateness::new(&params),
-            door: Door::new(&params, context.belief.drafting == Drafting::Parallel),
+            door: Door::new(&params),
             slots: context.max_num_seqs,
             price: None,
             round: Round::default(),

@@ -221,7 +221,7 @@ fn a_block_is_planned_for_what_is_left_after_trimming() {
 /// declined before some requests have ended, and every 64th that would be is let in.
 #[test]
 fn a_prompt_that_costs_more_than_drafting_gains_is_declined() {
-    let mut door = Door::new(&Foresight::default(), false);
+    let mut door = Door::new(&Foresight::default());
     let mut costs = Costs::new(&CONTEXT, Foresight::default().costs());
     costs.begin(&Batch::new(&[100; 4], &[8; 4]).view());
     let mut drafts = Drafts::default();

@@ -139,7 +139,7 @@ const SPEEDUP: Quantity = Quantity {
     decimals: 2,
     less_is_better: false,
     reference: Some(1.0),
-    title_note: nothing,
+    title_note: of_batches,
     mark: Some(Mark {
         on: |c| c.over_overload,
         sign: "!",
@@ -155,7 +155,7 @@ const BEHIND_FASTEST: Quantity = Quantity {
     decimals: 1,
     less_is_better: true,
     reference: Some(0.0),
-    title_note: nothing,
+    title_note: of_batches,
     mark: None,
 };
 
@@ -306,6 +306,10 @@ const CALIBRATION: Curves = Curves {
 
 fn nothing(_: &[&Cell]) -> String {
     String::new()
+}
+
+fn of_batches(cells: &[&Cell]) -> String {
+    if cells.iter().any(|c| c.entry.batch) { "of the time until the batch ends".to_owned() } else { String::new() }
 }
 
 /// The SLO bounds of the runs as text. A note follows if a TPOT bound is a multiple of the P90 TPOT of an overloaded

@@ -192,7 +192,8 @@ fn sentence(report: &Report, view: &View, combination: &[Swept], ranking: &Ranki
     };
     let notes: Vec<String> = of.into_iter().chain(as_good).collect();
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
-    let over = format!("{} as fast as {plain}", say::speedup(&speedup));
+    let whole = if cells.iter().any(|c| c.entry.batch) { " to the end of the batch" } else { "" };
+    let over = format!("{} as fast as {plain}{whole}", say::speedup(&speedup));
     let mut text = match (taken == plain, speedup.ends) {
         (false, _) => format!("Run {taken}{notes}: {over}"),
         (true, _) if speedup.mean > 1.0 => {

@@ -28,6 +28,7 @@ use foretoken_report::{
     write_lengths, write_lives, write_positions, write_replica_counts, write_replicas, write_series, write_summary,
 };
 use foretoken_sim::metrics::{ReplicaSummary, Scaled};
+use foretoken_traces::ArrivalSpec;
 
 /// The results of an experiment whose runs are all finished: the comparison, and the digest of each run.
 pub struct Assembled {
@@ -216,6 +217,7 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
             blind: entrant.spec.definition().is_blind(),
             trees: entrant.spec.definition().drafts_trees(),
             stops_for_slo: entrant.spec.definition().stops_for_slo(),
+            batch: matches!(plan.variants[id.variant].experiment.workload.arrivals, ArrivalSpec::Batch(_)),
             gpus: gpus(&plan.variants[id.variant].experiment),
             implied: entrant.implied,
             bound: bounds[id.variant].clone(),
