@@ -157,9 +157,7 @@ impl Table {
         } else if longest > m.alone_choice.fastest {
             format!(
                 "a table's server is set up for its longest drafts, {longest} (vLLM's runner v2 then makes {longest} \
-                 passes of a draft model in every step); for a table without longer drafts: \
-                 --set engine.max_draft_len={}",
-                m.alone_choice.fastest.max(1)
+                 passes of a draft model in every step); for a table with shorter drafts: --set engine.max_draft_len=N"
             )
         } else {
             format!("the row has length {}, which counts as good", m.choice.k)
