@@ -28,7 +28,7 @@ times K + 1 tokens. Their arithmetic takes time, so shorter drafts are best. Wit
 things limits the server first:
 
 - *The KV cache.* On eight H200 GLM-5.2 has room for 47 of the 256 requests, and the others wait. So K and the gain are
-  those of 64 clients.
+  as with 64 clients.
 - *The prompts.* On eight H200 DeepSeek-V4-Pro has room for nearly all requests, and each step is full of prompts. With
   K = 1 a request decodes faster (0.24 s a token instead of 0.35 s), but its prompt is not computed faster: it waits 40
   s for its first token instead of 7 s, 160 requests decode at once instead of 238, and the mean request takes 1 %
