@@ -86,7 +86,7 @@ fn a_folder_of_questions_prints_one_table_and_a_page() {
     for part in [
         "# Questions that people asked",
         "| [someone/something#1](#a) |",
-        "\n## b\n",
+        "\n<a id=\"b\"></a>\n\n## Does knowing the outcome pay?\n",
         "Asked in [someone/something#1](https://example.org/1).\n",
         "| Yes: it is",
     ] {
