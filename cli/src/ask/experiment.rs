@@ -211,14 +211,14 @@ pub fn text(head: &str, experiment: &Table, policies: &[PolicySpec]) -> Result<S
 /// Checks that the GPUs share the model evenly, and that it leaves room for KV.
 pub fn fits(parts: &Parts, experiment: &Table) -> Result<()> {
     let shape = &parts.target.shape;
-    let heads = shape.layers.iter().filter_map(|group| match group.attention {
+    let mut heads = shape.layers.iter().filter_map(|group| match group.attention {
         Attention::Grouped { heads, .. } | Attention::Latent { heads, .. } | Attention::Compressed { heads, .. } => {
             Some(heads)
         }
         Attention::Recurrent { .. } | Attention::None => None,
     });
     let gpus = parts.server.tensor_parallel;
-    if let Some(heads) = heads.filter(|heads| !heads.is_multiple_of(gpus)).next() {
+    if let Some(heads) = heads.find(|heads| !heads.is_multiple_of(gpus)) {
         let why = format!("{} has {heads} attention heads, which {gpus} GPUs cannot share evenly", shape.name);
         let wrong = parts.line.wrong(&parts.server.model.span, why);
         return Err(wrong.help("neither engine starts so: --tensor-parallel-size must divide the number of heads"));
