@@ -349,7 +349,7 @@ mod tests {
         assert!(scattered[0].contains("alone at 8 clients (181 tok/s, -10."), "{scattered:?}");
         assert!(scattered[0].contains("50 % of its steps") && scattered[0].ends_with("near 8"), "{scattered:?}");
         let long = table(lengths, measured(&[180.0, 182.0], &[(8, 5)]), &[90.0, 90.0]).warnings();
-        assert!(long[0].contains("longest drafts, 3") && long[0].ends_with("max_draft_len=1"), "{long:?}");
+        assert!(long[0].contains("longest drafts, 3") && long[0].ends_with("max_draft_len=N"), "{long:?}");
     }
 
     #[test]
