@@ -67,7 +67,7 @@ pub fn read(file: &Path) -> Result<String> {
     }
     if let Some(url) = file.to_str().filter(|name| name.starts_with("http://") || name.starts_with("https://")) {
         return Err(Problem::bad_input(format!("{url} is the address of a server, and an experiment is wanted")).help(
-            format!("observe it first: foretoken observe {url} observe; for a quick answer: foretoken ask {url}"),
+            format!("observe it first: foretoken observe {url} observe-text; for a quick answer: foretoken ask {url}"),
         ));
     }
     text::read(file).map_err(|e| {

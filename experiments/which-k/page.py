@@ -15,20 +15,33 @@ from pathlib import Path
 
 HEAD = """# Which K for which model on which GPU
 
-Each cell has the fixed draft length with the most output tokens a second (of those within 1 % the shortest), and by how
-much the mean request is faster than with plain decoding, with a 95 % interval over three seeds. "none" means that no
+A cell has the fixed draft length K with the most output tokens a second (of those within 1 % the shortest), and by how
+many percent the mean request is faster than with plain decoding, with the 95 % interval over three seeds. "none": no
 length gains. Eight GPUs serve one copy of the model, experts in parallel, with its own drafter: an MTP module, EAGLE-3
 (Kimi-K2.5, MiniMax-M3) or DSpark (Kimi-K3).
 
-**Prompts decide more than the load does:** with prompts of 1,000 tokens speculation pays up to 256 clients
-everywhere; with 8,000 tokens, 64 clients leave about a tenth of the gain, and DeepSeek-V4-Pro should not speculate
-at 256.
+**Prompts decide more than the load does.** With prompts of 1,000 tokens speculation gains 15 to 66 % at 256 clients,
+with 8,000 tokens at most 21 %, and DeepSeek-V4-Pro should not speculate there.
+
+**What happens at 256 clients.** With prompts of 1,000 tokens nearly all requests decode at once, so a pass verifies 256
+times K + 1 tokens. Their arithmetic takes time, so shorter drafts are best. With prompts of 8,000 tokens one of two
+things limits the server first:
+
+- *The KV cache.* On eight H200 GLM-5.2 has room for 47 of the 256 requests, and the others wait. So K and the gain are
+  as with 64 clients.
+- *The prompts.* On eight H200 DeepSeek-V4-Pro has room for nearly all requests, and each step is full of prompts. With
+  K = 1 a request decodes faster (0.24 s a token instead of 0.35 s), but its prompt is not computed faster: it waits 40
+  s for its first token instead of 7 s, 160 requests decode at once instead of 238, and the mean request takes 1 %
+  longer.
 
 - Drafts are accepted as in the [golden curve](acceptance.md) of the pair: SPEED-Bench's coding prompts, thinking on.
   Other content accepts more or less.
-- Costs are rooflines with [floors of kernels](silicon.md), vLLM 0.33's schedule, and no host time. A host whose time of
-  a step is the same with and without drafts makes gains at few clients larger.
-- Lengths spread by a log-normal law with sigma 0.3. Clients are in closed loops and send 300 requests.
+- Costs are rooflines with [floors of kernels](silicon.md), and no host time. A host whose time of a step is the same
+  with and without drafts makes gains at few clients larger.
+- The schedule is vLLM 0.33's with its defaults on these GPUs: steps of at most 8,192 tokens, at most 1,024 requests.
+- Lengths spread by a log-normal law with sigma 0.3. Clients are in closed loops and send 2,560 requests, ten for each
+  of 256 clients. With 300 requests, as on this page before, 256 clients ask at once and end one by one, and the gain is
+  that of a batch that empties.
 - "no gain from" is the least number of clients from which on plain decoding is best.
 - `page.py --price h200=PRICE` adds the price of a million output tokens, if a GPU's hour costs PRICE dollars.
 
@@ -56,7 +69,7 @@ def cell(rows, price_second):
     if r["policy"] == "autoregressive":
         return "none" + price
     gain, low, high = (100 * (number(r, k) - 1) for k in ("speedup", "speedup_low", "speedup_high"))
-    return f"K = {r['policy'].removeprefix('fixed-')}: +{gain:.0f} % [{low:.0f}, {high:.0f}]{price}"
+    return f"{r['policy'].removeprefix('fixed-')}: +{gain:.0f} [{low:.0f}, {high:.0f}]{price}"
 
 
 def stops(by_load):

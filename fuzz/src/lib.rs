@@ -4,7 +4,7 @@
 //! A target takes any bytes and gives them to the reader. It also checks the results: numbers that come out are
 //! finite; a value that was read, written and read again is equal; an error names the file at fault, and its message
 //! has fewer than 10,000 bytes ([`said`]). `fuzz/libfuzzer` runs the targets with new inputs. `tests/replay.rs` runs
-//! the stored inputs (docs/fuzzing.md).
+//! the stored inputs (fuzz/README.md).
 
 mod calibration;
 mod experiment;

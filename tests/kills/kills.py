@@ -7,7 +7,7 @@
     tests/kills/kills.py --sample              # what .ci/run does
 
 A moment is a random time within the command, or the time just before a random one of its file operations (made,
-written, renamed, removed, synced). docs/nets.md says what is compared.
+written, renamed, removed, synced). tests/README.md says what is compared.
 """
 
 import argparse

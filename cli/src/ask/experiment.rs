@@ -10,6 +10,7 @@ use super::sglang_memory;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::hardware::RooflineSpec;
 use foretoken_profiler::hardware::gpus::gpu;
+use foretoken_profiler::hardware::models::Attention;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::vllm_table::stated_method;
 use foretoken_servers::calibrate::recommend::Engine;
@@ -207,8 +208,21 @@ pub fn text(head: &str, experiment: &Table, policies: &[PolicySpec]) -> Result<S
     Ok(format!("# {head}\n{text}"))
 }
 
-/// Checks that the model leaves room for KV, and that a request fits.
+/// Checks that the GPUs share the model evenly, and that it leaves room for KV.
 pub fn fits(parts: &Parts, experiment: &Table) -> Result<()> {
+    let shape = &parts.target.shape;
+    let mut heads = shape.layers.iter().filter_map(|group| match group.attention {
+        Attention::Grouped { heads, .. } | Attention::Latent { heads, .. } | Attention::Compressed { heads, .. } => {
+            Some(heads)
+        }
+        Attention::Recurrent { .. } | Attention::None => None,
+    });
+    let gpus = parts.server.tensor_parallel;
+    if let Some(heads) = heads.find(|heads| !heads.is_multiple_of(gpus)) {
+        let why = format!("{} has {heads} attention heads, which {gpus} GPUs cannot share evenly", shape.name);
+        let wrong = parts.line.wrong(&parts.server.model.span, why);
+        return Err(wrong.help("neither engine starts so: --tensor-parallel-size must divide the number of heads"));
+    }
     let target = &experiment["hardware"]["target"];
     let mut keys = target["roofline"].as_table().expect("a table").clone();
     keys.insert("model".into(), Value::try_from(&parts.target.shape).expect("a shape is plain data"));

@@ -46,13 +46,28 @@ fn on_a_terminal(text: &str, colour: bool, best: impl Fn(usize, &str) -> bool) -
     };
     let mut shown = String::new();
     for (i, paragraph) in rest.trim_end().split("\n\n").filter(|paragraph| !paragraph.is_empty()).enumerate() {
-        shown.extend(paragraph.lines().map(|line| styled(line, style(i, line))));
+        for line in paragraph.lines() {
+            shown.extend(wrapped(line).iter().map(|part| styled(part, style(i, line))));
+        }
         shown.push('\n');
     }
-    for line in textwrap::fill(answer.trim_end(), textwrap::Options::new(WIDTH).break_words(false)).lines() {
-        shown += &styled(line, Style::new().bold());
+    for line in answer.trim_end().lines().flat_map(|line| textwrap::wrap(line, options())) {
+        shown += &styled(&line, Style::new().bold());
     }
     shown
+}
+
+/// A line in parts that fit the terminal. Rows of tables, which have columns apart, and commands to copy stay whole.
+fn wrapped(line: &str) -> Vec<std::borrow::Cow<'_, str>> {
+    if line.trim_start().contains("  ") || line.contains(" --") {
+        vec![line.into()]
+    } else {
+        textwrap::wrap(line, options())
+    }
+}
+
+fn options() -> textwrap::Options<'static> {
+    textwrap::Options::new(WIDTH).break_words(false)
 }
 
 #[cfg(test)]
@@ -72,6 +87,15 @@ mod tests {
         assert_eq!((lines[1].as_str(), lines[3].as_str()), (" fixed-1  2", "\u{1b}[31m! wrong\u{1b}[0m"));
         assert!(lines[5].starts_with("\u{1b}[1mRun fixed-5"));
         assert_eq!(on_a_terminal("All\n", false, |_, _| false), "All\n");
+    }
+
+    #[test]
+    fn sentences_are_wrapped_and_rows_and_commands_are_not() {
+        let long = "word ".repeat(30);
+        let text = format!("All\n\n{long}\n a  {long}\nconfirm: foretoken observe --set {long}\n");
+        let shown = on_a_terminal(&text, false, |_, _| false);
+        let widths: Vec<bool> = shown.lines().filter(|line| !line.is_empty()).map(|line| line.len() <= WIDTH).collect();
+        assert_eq!(widths, [true, true, false, false, true]);
     }
 
     /// In a sweep each setting has its own best row, and a row with `>` is one anywhere.

@@ -159,6 +159,11 @@ fn what_is_wrong_is_shown_in_the_line() {
         ("vllm serve Qwen/Qwen3-8B --x 'a".into(), &["--gpu", "h100"], &["this ' does not end"]),
         (vllm("openai/gpt-oss-120b", eagle), &["--gpu", "l40s"], &["does not fit", "GiB", "--tensor-parallel-size 2"]),
         (
+            "vllm serve Qwen/Qwen3-8B -tp 3".into(),
+            &["--gpu", "h100"],
+            &["32 attention heads, which 3 GPUs cannot share"],
+        ),
+        (
             "vllm serve Qwen/Qwen3-8B --quantization fp8".into(),
             &["--gpu", "t4"],
             &["t4 cannot multiply in FP8", "-- here"],

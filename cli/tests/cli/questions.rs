@@ -86,7 +86,7 @@ fn a_folder_of_questions_prints_one_table_and_a_page() {
     for part in [
         "# Questions that people asked",
         "| [someone/something#1](#a) |",
-        "\n## b\n",
+        "\n<a id=\"b\"></a>\n\n## Does knowing the outcome pay?\n",
         "Asked in [someone/something#1](https://example.org/1).\n",
         "| Yes: it is",
     ] {
@@ -137,9 +137,17 @@ fn the_page_has_every_question() {
         let table: toml::Table = std::fs::read_to_string(&file).unwrap().parse().unwrap();
         let name = table["name"].as_str().unwrap();
         assert_eq!(file.file_stem().unwrap().to_str(), Some(name), "a file is named as its experiment");
-        let (_, section) = page.split_once(&format!("\n## {name}\n")).unwrap_or_else(|| panic!("{name} is missing"));
-        let section = section.split("\n## ").next().unwrap();
-        for claim in table["question"]["claims"].as_array().unwrap() {
+        let (question, anchor) = (&table["question"], format!("\n<a id=\"{name}\"></a>\n"));
+        let (_, section) = page.split_once(&anchor).unwrap_or_else(|| panic!("{name} is missing"));
+        let section = section.split("\n<a id=").next().unwrap();
+        assert!(section.starts_with(&format!("\n## {}\n", question["asks"].as_str().unwrap())), "{section}");
+        // The page shows the values that the thread reports, or all if it reports none.
+        let claims = question["claims"].as_array().unwrap();
+        let is_reported = |claim: &&toml::Value| {
+            claim.get("reported").is_some_and(|reported| reported.as_str() != Some("figure only"))
+        };
+        let none = !claims.iter().any(|claim| is_reported(&claim));
+        for claim in claims.iter().filter(|claim| none || is_reported(claim)) {
             let says = claim["says"].as_str().unwrap();
             assert!(section.contains(&format!("| {says} |")), "{name}: `{says}` is missing");
         }

@@ -71,7 +71,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
             latency.axis,
             latency.unit.1,
             if any.is_log() { ", logarithmic" } else { "" },
-            if alone || view.sheet == Sheet::Column { "" } else { ", each panel on its own scale" }
+            if alone || view.sheet != Sheet::Screen { "" } else { ", each panel on its own scale" }
         ),
         y_name: "requests at or below (%)".to_owned(),
         own_x: own.into_iter().map(|own| own.unwrap_or_else(|| any.clone())).collect(),

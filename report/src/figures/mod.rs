@@ -327,12 +327,10 @@ fn bound(cells: &[&Cell]) -> String {
 /// a fleet are last.
 pub fn figures(report: &Report) -> Vec<Figure> {
     let mut figures = drawn(report, Sheet::Screen);
-    let mut view = View::new(report);
-    view.sheet = Sheet::Phone;
-    view.quiet = emphasis::quiet(report, &view);
-    for (_, name, quantity) in BY_POLICY {
-        let narrow = by_policy::draw(&view, quantity);
-        figures.iter_mut().filter(|f| f.file == format!("{name}.svg")).for_each(|f| f.narrow.clone_from(&narrow));
+    // The courses over time are many and fold away; a phone shows them smaller.
+    let on_phones = |f: &Figure| !matches!(f.kind, Kind::BatchSize | Kind::DraftLength);
+    for phone in drawn(report, Sheet::Phone).into_iter().filter(on_phones) {
+        figures.iter_mut().filter(|f| f.file == phone.file).for_each(|f| f.narrow = Some(phone.svg.clone()));
     }
     figures
 }

@@ -87,7 +87,10 @@ fn figures_are_written_to_the_folder_of_the_variable() {
 #[test]
 fn no_two_texts_overlap_and_none_leaves_the_page() {
     for (name, report) in samples() {
-        for Figure { file, svg, .. } in figures(&report).into_iter().chain(column_figures(&report)) {
+        let all = figures(&report).into_iter().chain(column_figures(&report));
+        for (file, svg) in
+            all.flat_map(|f| [Some(f.svg), f.narrow].into_iter().flatten().map(move |s| (f.file.clone(), s)))
+        {
             let size = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
             let (width, height) = size.split_once(' ').map(|(w, h)| (w.parse().unwrap(), h.parse().unwrap())).unwrap();
             let texts = texts(&svg);

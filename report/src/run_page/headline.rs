@@ -105,14 +105,15 @@ fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
         };
     }
     let start = match up_to(report, ranked, &rankings) {
-        Some((policy, behind, last, (behind_beyond, beyond))) => {
+        Some((policy, behind, [low, high], (behind_beyond, beyond))) => {
             let behind =
                 if behind < 5e-4 { "the fastest".to_owned() } else { format!("at most {} behind", percent(behind)) };
             let others = match behind_beyond {
-                b if b <= CLOSE => run(beyond),
+                b if b <= CLOSE => format!("{}{}", run(beyond), times(report, view, beyond, &high)),
                 b => format!("{beyond} is at most {} behind", percent(b)),
             };
-            format!("Up to {} {}: {behind}. Beyond, {others}. ", words(last), run(policy))
+            let (last, times) = (words(*low.last().expect("two values at least")), times(report, view, policy, &low));
+            format!("Up to {last} {}{times}: {behind}. Beyond, {others}. ", run(policy))
         }
         None => String::new(),
     };
@@ -121,6 +122,19 @@ fn over_settings(report: &Report, view: &View, ranked: &[Ranked]) -> String {
         percent(least)
     );
     format!("{start}{close} {}", fastest(&leads))
+}
+
+/// How many times as fast as plain decoding a policy is at some combinations of swept values, in brackets.
+fn times(report: &Report, view: &View, policy: &str, settings: &[&[Swept]]) -> String {
+    let Some(plain) = baseline(report).filter(|plain| *plain != policy) else { return String::new() };
+    let speedup = |c: &&[Swept]| view.mean(policy, |s| s == *c, |cell| cell.speedup, Scale::Ratio).map(|m| m.mean);
+    let all: Vec<f64> = settings.iter().filter_map(speedup).collect();
+    let Some((low, high)) = all.iter().copied().reduce(f64::min).zip(all.iter().copied().reduce(f64::max)) else {
+        return String::new();
+    };
+    let (low, high) = (format!("{low:.1}"), format!("{high:.1}"));
+    let range = if low == high { low } else { format!("{low} to {high}") };
+    format!(" ({range}× as fast as {plain})")
 }
 
 /// The policies that are the fastest at some combination of swept values, as (number of these combinations, policy),
@@ -138,13 +152,12 @@ fn fastest(leads: &[(usize, &str)]) -> String {
     format!("The fastest is {}.", each.join(", "))
 }
 
-/// A policy, the largest share by which it is slower, the setting with the highest value, and the same share and policy
-/// for the higher values.
-type UpTo<'r, 'v> = (&'v str, f64, &'r [Swept], (f64, &'v str));
+/// A policy, the largest share by which it is slower, the settings with the lower and with the higher values, and the
+/// same share and policy for the higher values.
+type UpTo<'r, 'v> = (&'v str, f64, [Vec<&'r [Swept]>; 2], (f64, &'v str));
 
 /// If one number is swept, finds the highest value up to which one policy stays within [`CLOSE`] of the fastest policy
-/// at every value. Returns (this policy, the largest share by which it is slower, the setting with the highest value,
-/// the same share and policy for the higher values). `None` if no policy stays close for at least two values.
+/// at every value. `None` if no policy stays close for at least two values.
 fn up_to<'r, 'v>(report: &Report, ranked: &'r [Ranked<'r, 'v>], rankings: &[&Ranking<'v>]) -> Option<UpTo<'r, 'v>> {
     let value = |c: &[Swept]| match c {
         [one] => one.number,
@@ -165,7 +178,8 @@ fn up_to<'r, 'v>(report: &Report, ranked: &'r [Ranked<'r, 'v>], rankings: &[&Ran
     let close = |n: &usize| best_of(&order[..*n]).is_some_and(|(behind, _)| behind <= CLOSE);
     let n = (2..order.len()).rev().find(close)?;
     let (behind, policy) = best_of(&order[..n])?;
-    Some((policy, behind, ranked[order[n - 1].1].0, best_of(&order[n..])?))
+    let settings = |order: &[(f64, usize)]| order.iter().map(|&(_, i)| ranked[i].0).collect();
+    Some((policy, behind, [settings(&order[..n]), settings(&order[n..])], best_of(&order[n..])?))
 }
 
 /// Sentences on one combination of swept values: what to run, ties, the next policy, and policies for which more seeds

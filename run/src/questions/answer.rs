@@ -125,17 +125,18 @@ impl Finding {
 
     /// The value that the thread reports for a claim, as text; `-` if there is none.
     pub fn reported_shown(&self) -> String {
-        self.reported.as_ref().map_or_else(|| "-".to_owned(), |reported| in_words(reported, false, |x| self.digits(x)))
+        self.reported
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |reported| in_words(reported, false, |x| number(x, self.share)))
     }
 
-    /// A number in a claim's measured or reported value as text with about three significant digits, also below 0.1. A
-    /// share is in percent.
+    /// A number that this run measured as text with two significant digits, or as a whole number. A share is in
+    /// percent.
     fn digits(&self, x: f64) -> String {
-        if self.share || x == 0.0 || x.abs() >= 0.1 {
-            return number(x, self.share);
-        }
-        let digits = (2.0 - x.abs().log10().floor()) as usize;
-        format!("{x:.digits$}")
+        let x = if self.share { x * 100.0 } else { x };
+        let whole = x.fract() == 0.0 || x.abs() >= 9.95;
+        let digits = if whole { 0 } else { (1.0 - x.abs().log10().floor()) as usize };
+        if self.share { format!("{x:+.digits$} %") } else { format!("{x:.digits$}") }
     }
 }
 

@@ -24,16 +24,18 @@ const INTRODUCTION: &str = "Each section is one experiment of `experiments/quest
     experiments/questions/` runs them all; `--format markdown` prints this page. Numbers under \"reported\" stand in \
     the thread. Numbers under \"ours\" are simulated: the range over everything that is assumed. \"agrees\" means \
     within a tenth, \"same sign\" that the direction is right and the size is not, \"cannot say\" that the answer \
-    depends on what is assumed.";
+    depends on what is assumed. Values that no thread reports stand in the results of the run.";
 
 fn section(name: &str, answer: &Answer) -> String {
-    let mut text = format!("\n## {name}\n\n");
-    // The index above has the question and its answer.
+    // A title's own anchor differs between sites, so the section has one of its own. The index above has the answer.
+    let mut text = format!("\n<a id=\"{name}\"></a>\n\n## {}\n\n", cell(&answer.asks));
     text.push_str(&wrap(&format!("Asked in [{}]({}).", answer.thread, answer.url)));
     text.push('\n');
     text.push_str(&wrap(&format!("Assumed: {}", answer.assumed.join(" "))));
     text.push_str("\n| claim | reported | ours | verdict | reason |\n|---|--:|--:|---|---|\n");
-    answer.claims.iter().for_each(|claim| text.push_str(&row(claim)));
+    let reported = |claim: &&Finding| claim.reported.is_some();
+    let all = !answer.claims.iter().any(|claim| reported(&claim));
+    answer.claims.iter().filter(|claim| all || reported(claim)).for_each(|claim| text.push_str(&row(claim)));
     text
 }
 

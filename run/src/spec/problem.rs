@@ -168,14 +168,14 @@ pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     candidates.into_iter().filter_map(|c| Some((rank(c)?, c))).min_by_key(|(rank, _)| *rank).map(|(_, c)| c)
 }
 
-/// Prints the problem on stderr. On a terminal: 100 columns, Unicode, and colours unless `NO_COLOR` is set. Elsewhere:
+/// Prints the problem on stderr. On a terminal: 80 columns, Unicode, and colours unless `NO_COLOR` is set. Elsewhere:
 /// 160 columns of plain text.
 pub fn tell(problem: Problem) {
     // https://no-color.org: any value but the empty one turns colours off.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let fancy = std::io::stderr().is_terminal();
     let options =
-        miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
+        miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 80 } else { 160 });
     // miette accepts a handler for the output only once. If a problem was printed before, this call fails, and the
     // handler of then, which has the same options, remains.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));

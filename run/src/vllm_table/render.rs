@@ -157,9 +157,7 @@ impl Table {
         } else if longest > m.alone_choice.fastest {
             format!(
                 "a table's server is set up for its longest drafts, {longest} (vLLM's runner v2 then makes {longest} \
-                 passes of a draft model in every step); for a table without longer drafts: \
-                 --set engine.max_draft_len={}",
-                m.alone_choice.fastest.max(1)
+                 passes of a draft model in every step); for a table with shorter drafts: --set engine.max_draft_len=N"
             )
         } else {
             format!("the row has length {}, which counts as good", m.choice.k)
@@ -351,7 +349,7 @@ mod tests {
         assert!(scattered[0].contains("alone at 8 clients (181 tok/s, -10."), "{scattered:?}");
         assert!(scattered[0].contains("50 % of its steps") && scattered[0].ends_with("near 8"), "{scattered:?}");
         let long = table(lengths, measured(&[180.0, 182.0], &[(8, 5)]), &[90.0, 90.0]).warnings();
-        assert!(long[0].contains("longest drafts, 3") && long[0].ends_with("max_draft_len=1"), "{long:?}");
+        assert!(long[0].contains("longest drafts, 3") && long[0].ends_with("max_draft_len=N"), "{long:?}");
     }
 
     #[test]

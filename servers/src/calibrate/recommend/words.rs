@@ -23,7 +23,7 @@ pub(super) fn gain(g: Gain) -> String {
 }
 
 impl Advice {
-    /// The recommendation in one or two sentences.
+    /// The recommendation in one to three sentences: what to run, and the rate above which it stops paying.
     pub fn headline(&self) -> String {
         let of = self.objective.in_words();
         let best = self.best.as_ref().map_or("", |best| best.name.as_str());
@@ -65,7 +65,12 @@ impl Advice {
             }
             _ => String::new(),
         };
-        format!("{}{}{advice}{depends}", self.doubts(), self.overloaded())
+        let limit = match (&self.verdict, self.loads.as_ref()) {
+            (Verdict::Change | Verdict::Stay, Some(loads)) => loads.stops_at.map(|rate| (&loads.drafting, rate)),
+            _ => None,
+        };
+        let limit = limit.map(|(k, rate)| format!(" Above {rate:.1} requests/s {k} stops paying.")).unwrap_or_default();
+        format!("{}{}{advice}{depends}{limit}", self.doubts(), self.overloaded())
     }
 
     /// The recommendation's first words, if the calibration is not trusted or measured runs contradict the advice.
