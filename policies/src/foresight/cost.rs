@@ -261,9 +261,9 @@ impl Costs {
 
     /// Seconds of the target pass that verifies `drafts` tokens. If this step verifies them, the pass has this step's
     /// prompts. If the next step verifies them, its prompts are not known. The result is then a mean of the time
-    /// without prompts, the time with the usual prompts, and the time in a step that prompts fill, weighted by how often
-    /// past steps were such. In a full step a token takes the place of a prompt's token, which some later step computes.
-    /// So it costs its share of a full step.
+    /// without prompts, the time with the usual prompts, and the time in a step that prompts fill, weighted by how
+    /// often past steps were such. In a full step a token takes the place of a prompt's token, which a later step
+    /// computes. So it costs its share of a full step.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);

@@ -48,6 +48,38 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
     assert!(costs.verify_s(8) - without > 0.9 * 1000.0 * BELIEF.target.gamma_s, "the step's own prompts are known");
 }
 
+/// Prompts fill every step, so a draft token takes the place of a prompt's token, which a later step computes. It costs
+/// its share of a full step, which is more than the time by which a pass grows with it.
+#[test]
+fn in_a_full_step_a_draft_token_costs_its_share() {
+    let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
+    let budget = u64::from(behind.max_num_batched_tokens);
+    let mut full = Batch::new(&[100; 8], &[8; 8]);
+    full.prefill = ChunkTotals { chunks: 1, tokens: budget - 8, context: 0, pairs: 0 };
+    let mut costs = Costs::new(&behind, Foresight::default().costs());
+    for step in 0..200 {
+        full.step = step;
+        costs.begin(&BatchView { num_running: 9, num_waiting: 1, ..full.view() });
+    }
+    let each = (costs.verify_s(16) - costs.verify_s(8)) / 8.0;
+    let share = BELIEF.target.gamma_s + BELIEF.target.delta_s / budget as f64;
+    assert!((each / share - 1.0).abs() < 1e-6, "{each} {share}");
+    assert!(each > BELIEF.target.gamma_s, "{each}");
+}
+
+/// A block drafter makes all tokens in one pass, so drafting gains more for a request that is alone.
+#[test]
+fn a_block_drafter_gains_more_for_a_request_that_is_alone() {
+    let gain = |drafting| {
+        let mut context = CONTEXT;
+        context.belief.drafting = drafting;
+        let mut costs = Costs::new(&context, Foresight::default().costs());
+        costs.begin(&Batch::new(&[100; 4], &[8; 4]).view());
+        alone_gain(&costs, &Odds::new(8, true, true), 8)
+    };
+    assert!(gain(Drafting::Parallel) > gain(Drafting::Autoregressive));
+}
+
 /// A prompt in the step makes the step slower by the same time at every draft length. If the price of a second is the
 /// rate of the decodes alone, the prompt does not change it. The step's own ratio of tokens to seconds falls. So a
 /// policy that takes this ratio as the price drafts more.
