@@ -2,13 +2,13 @@
 
 use crate::engine::{Drafter, Ending, Engine, Given, Load, Reserved};
 use crate::event_clock::EventClock;
-use crate::metrics::RequestRecords;
+use crate::metrics::{Outcome, RequestRecords};
 use crate::serving::Run;
 use crate::time::Time;
 use crate::workload::{RequestId, Workload};
 
 /// An engine that its caller runs from one point in time to the next. Request ids are the ids of the fleet's workload,
-/// so that a request has the same random draws on every replica. Only [`records`](Replica::records) have other ids.
+/// so that a request has the same random draws on every replica.
 pub trait Replica {
     /// From now on the replica forgets requests whose ends were [taken](Replica::take_ended), if its policy allows
     /// this, so that its memory does not grow with them. Call this before the first request. A replica that shares
@@ -16,7 +16,7 @@ pub trait Replica {
     fn be_forgetful(&mut self);
 
     /// Gives the replica a request. The router must give requests in ascending order of `sent`. Returns the index of
-    /// the request in the replica's [`records`](Replica::records) until its end is taken.
+    /// the request in the replica's own records until its end is taken.
     fn give(&mut self, given: Given) -> RequestId;
 
     /// Appends to `into` each request whose KV comes from another replica ([`Part::Output`](crate::Part)) and whose
@@ -54,23 +54,21 @@ pub trait Replica {
     /// record into `records`, the records of all requests of the workload.
     fn take_ended(&mut self, records: &mut RequestRecords, into: &mut Vec<(RequestId, Time)>);
 
-    /// The records of the replica's requests so far, by the index that [`give`](Replica::give) returned. The numbers of
-    /// draft tokens, and of steps with draft tokens (rounds), are not filled in. Times may be later than the time up to
-    /// which the replica was asked to run.
-    fn records(&self) -> &RequestRecords;
+    /// When a request emitted its first token (`Time::MAX` before), and its outcome so far. The time may be later than
+    /// the time up to which the replica was asked to run. `index` is the request's index from [`give`](Replica::give).
+    fn first_token(&self, index: RequestId) -> (Time, Outcome);
 
     /// The replica's load at the time [`now`](Replica::now): its running and waiting requests, and its KV blocks in
     /// use.
     fn load(&self) -> Load;
 
-    /// Ends the run and returns its results, with the records that [`records`](Replica::records) has, complete.
-    /// `ending` says how the run of the whole fleet ended.
+    /// Ends the run and returns its results, with the complete records of the replica's own requests. `ending` says how the run of the whole fleet ended.
     fn finish(self: Box<Self>, ending: Ending) -> Run;
 }
 
 /// An engine to which a router gives requests.
 pub(crate) struct RoutedEngine<'a, D> {
-    engine: Engine<'a, EventClock<'a>, D>,
+    pub(crate) engine: Engine<'a, EventClock<'a>, D>,
     /// The requests of the whole fleet.
     workload: &'a Workload,
     /// Warnings for the user that follow from the engine's settings.
@@ -139,8 +137,9 @@ impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
         self.engine.forget_ended(|_, _, _, _| ());
     }
 
-    fn records(&self) -> &RequestRecords {
-        self.engine.records()
+    fn first_token(&self, index: RequestId) -> (Time, Outcome) {
+        let (records, i) = (self.engine.records(), index as usize);
+        (records.first_token[i], records.outcome[i])
     }
 
     fn load(&self) -> Load {

@@ -65,6 +65,15 @@ impl Experiment {
     /// Checks the `[fleet]` table. Refuses a fleet in an experiment with `[live]` or `[observe]`, because these
     /// tables are about a single engine.
     fn check_fleet(&self, doc: &Document) -> Result<()> {
+        let sharing = self.hardware.target.machine().map_or(1, |machine| machine.data_parallel);
+        let ranks = self.fleet.iter().filter(|fleet| fleet.lock_step).map(|fleet| fleet.replicas.number()).sum::<u32>();
+        if sharing > 1 && sharing != ranks {
+            let path = Path::of("hardware.target").key(self.hardware.target.name()).key("data_parallel");
+            let message =
+                format!("{sharing} data-parallel ranks share the experts, but {ranks} replicas run in lock step");
+            let help = format!("write [fleet] with replicas = {sharing}, lock_step = true and router = \"vllm-dp\"");
+            return Err(doc.problem_at(&path, message).help(help));
+        }
         let Some(fleet) = &self.fleet else { return Ok(()) };
         fleet.check(doc)?;
         let problem_at = |path: &str, message: &str| doc.problem_at(&Path::of(path), message.to_owned());
