@@ -134,14 +134,23 @@ impl<'a> Ranks<'a> {
     fn run_until(&self, until: Time, to_the_next_end: bool) {
         loop {
             let begin = self.next_round();
-            if begin >= until || begin == Time::MAX {
-                return;
+            if begin >= until {
+                return self.look_around(until);
             }
             self.run_round(begin, until);
             let ended = |rank: &RefCell<Option<Box<dyn Rank<'a> + 'a>>>| rank.borrow().as_ref().unwrap().has_ended();
             if to_the_next_end && self.ranks.iter().any(ended) {
                 return;
             }
+        }
+    }
+
+    /// Lets each rank look for requests in vain, as an engine does when its work has ended, if no rank has work.
+    fn look_around(&self, until: Time) {
+        let ranks = 0..self.ranks.len();
+        if !ranks.clone().any(|r| self.with(r, |rank| rank.has_work())) {
+            let looks = |rank: &mut (dyn Rank<'a> + 'a)| rank.now() < until && rank.receive(until);
+            ranks.for_each(|r| drop(self.with(r, looks)));
         }
     }
 

@@ -3,6 +3,7 @@
 use super::flags::Given;
 use super::line::{Line, Word};
 use foretoken_policies::{BatchRange, PolicySpec};
+use foretoken_profiler::hardware::models::ModelShape;
 use foretoken_run::spec::problem::Result;
 use foretoken_servers::calibrate::recommend::Engine;
 use foretoken_sim::DraftMethod;
@@ -82,6 +83,13 @@ impl Server {
             unknown: Vec::new(),
             assumed: Vec::new(),
         }
+    }
+
+    /// Number of replicas that run in lock step, because they share the experts of the model `shape`: vLLM's, of a
+    /// mixture of experts (`v1/engine/core.py`, `DPEngineCoreProc`). 1 if replicas run apart.
+    pub fn ranks(&self, shape: &ModelShape) -> u32 {
+        let shared = self.engine == Engine::Vllm && shape.work().sparse_layers > 0.0;
+        if shared { self.replicas } else { 1 }
     }
 
     /// Sets a key of `[engine.sglang]`.
