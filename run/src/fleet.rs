@@ -225,8 +225,8 @@ impl Replicas {
 const NO_PREFILL: &str =
     "fleet.link and fleet.split have no effect: no replica has role = \"prefill\", so each serves whole requests";
 
-/// What replica `number` (counted from 0) simulates: `simulation`, which has the seed of the run, with the replica's own
-/// seed for the noise of its pass times. `keep_lives`: record the parts of each request's latency?
+/// What replica `number` (counted from 0) simulates: `simulation`, which has the seed of the run, with the replica's
+/// own seed for the noise of its pass times. `keep_lives`: record the parts of each request's latency?
 fn numbered(simulation: Simulation, number: usize, keep_lives: bool) -> Simulation {
     let seed = noise_seed(simulation.seed, number);
     Simulation { keep_lives, seed, ..simulation }

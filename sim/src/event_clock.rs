@@ -137,8 +137,8 @@ impl<'a> EventClock<'a> {
         self.noted |= longer > Time::ZERO;
     }
 
-    /// Makes the clock's engine a data-parallel rank, whose target passes meet those of other ranks at `barrier`. Call
-    /// this before the run.
+    /// Makes the clock's engine a data-parallel rank. The target passes of all ranks meet at `barrier`. Call this
+    /// before the run.
     pub(crate) fn be_rank(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>) {
         self.rank = Some((rank, barrier));
         self.noted = true;

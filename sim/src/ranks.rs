@@ -149,8 +149,8 @@ impl<'a> Ranks<'a> {
     fn look_around(&self, until: Time) {
         let ranks = 0..self.ranks.len();
         if !ranks.clone().any(|r| self.with(r, |rank| rank.has_work())) {
-            let looks = |rank: &mut (dyn Rank<'a> + 'a)| rank.now() < until && rank.receive(until);
-            ranks.for_each(|r| drop(self.with(r, looks)));
+            let looks = |rank: &mut (dyn Rank<'a> + 'a)| _ = rank.now() < until && rank.receive(until);
+            ranks.for_each(|r| self.with(r, looks));
         }
     }
 

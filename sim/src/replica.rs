@@ -62,7 +62,8 @@ pub trait Replica {
     /// use.
     fn load(&self) -> Load;
 
-    /// Ends the run and returns its results, with the complete records of the replica's own requests. `ending` says how the run of the whole fleet ended.
+    /// Ends the run and returns its results, with the complete records of the replica's own requests. `ending` says
+    /// how the run of the whole fleet ended.
     fn finish(self: Box<Self>, ending: Ending) -> Run;
 }
 

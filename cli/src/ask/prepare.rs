@@ -58,7 +58,7 @@ pub struct Prepared {
     pub now: Now,
     /// The longest draft that is tried.
     pub longest: u32,
-    /// Clients of the asked closed loop; 0 for another load.
+    /// Clients of the asked closed loop for each replica; 0 for another load.
     pub clients: u32,
     /// GPUs that the target model runs on.
     pub gpus: u32,
@@ -169,7 +169,7 @@ fn of_line(options: &Options, mut line: Line, said: Vec<String>, k: Option<u32>)
     fits(&parts, &table)?;
     Ok(Prepared {
         now: now(&server),
-        clients: asked.clients(apart),
+        clients: asked.clients(server.replicas),
         gpus: server.tensor_parallel * ranks,
         target: target.shape.name.clone(),
         drafter: drafts.name,

@@ -117,3 +117,20 @@ pub fn kv_bits(line: &Line, flag: &Given) -> Result<Option<f64>> {
             .help("known are auto, fp8 and its kinds, int8, fp4, bfloat16, float16")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_profiler::hardware::models::entry;
+
+    #[test]
+    fn replicas_that_share_experts_run_in_lock_step() {
+        let ranks = |engine, model| {
+            let word = Word { text: model.to_owned(), span: 0..0 };
+            Server { replicas: 4, ..Server::of(engine, word) }.ranks(&entry(model).unwrap().shape)
+        };
+        assert_eq!(ranks(Engine::Vllm, "qwen3-30b-a3b"), 4);
+        assert_eq!(ranks(Engine::Vllm, "llama-3.1-8b"), 1);
+        assert_eq!(ranks(Engine::Sglang, "qwen3-30b-a3b"), 1);
+    }
+}

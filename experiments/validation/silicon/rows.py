@@ -121,7 +121,7 @@ def parallel(row):
     if number(row["pp_size"]) > 1:
         raise Unsaid("pipeline parallelism")
     if dp > 1:
-        return ranks(row, tp, dp, inner, spread)
+        return ranks(tp, dp, inner, spread)
     # InferenceX's "tp: 4, ep: 4" are 4 GPUs that hold whole experts. Its dump has TP times EP in tp_size, TP in
     # moe_tp_size, and EP in moe_ep_size.
     if benchmark(row) == "InferenceX" and inner == spread > 1 and tp == inner * spread:
@@ -131,15 +131,13 @@ def parallel(row):
     return tp, spread > 1, 1
 
 
-def ranks(row, tp, dp, inner, spread):
+def ranks(tp, dp, inner, spread):
     """What `parallel` says of a row whose attention is data-parallel. Each rank has one GPU.
 
     InferenceX's "tp: 4, ep: 4, dp-attn: true" are 4 GPUs with a rank each, which hold whole experts. Its dump has 4 in
     tp_size and attention_dp_size and their product in moe_ep_size (vLLM), or TP times EP in attention_dp_size, and TP
     and EP in the experts' columns (TensorRT-LLM). With EP 1 each expert is split over the GPUs.
     """
-    if row["backend"] == "sglang":
-        raise Unsaid("SGLang's ranks: a rank that prefills holds up the decodes of others, which is not simulated")
     if tp == dp and inner == 1 and spread == tp * dp:
         return 1, True, dp
     if tp == 1 and inner == spread > 1 and dp == inner * spread:

@@ -35,13 +35,9 @@ fn named(name: &str) -> RouterSpec {
     routers().into_iter().find(|router| router.name() == name).expect(name)
 }
 
-/// (Release, when drafts are made): all orders of a step.
-const ORDERS: [(Version, Option<DraftAt>); 4] = [
-    (Version::V0_33, None),
-    (Version::V0_32, Some(DraftAt::StepStart)),
-    (Version::V0, None),
-    (Version::Sglang0_5_23, None),
-];
+/// (Release, when drafts are made): all orders of a step of vLLM.
+const ORDERS: [(Version, Option<DraftAt>); 3] =
+    [(Version::V0_33, None), (Version::V0_32, Some(DraftAt::StepStart)), (Version::V0, None)];
 
 #[test]
 fn one_rank_is_an_engine() {

@@ -77,6 +77,10 @@ impl Experiment {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         fleet.check(doc)?;
         let problem_at = |path: &str, message: &str| doc.problem_at(&Path::of(path), message.to_owned());
+        if fleet.lock_step && self.engine.release().sglang {
+            let problem = problem_at("fleet.lock_step", "fleet.lock_step: SGLang's ranks have rules of their own");
+            return Err(problem.help("they are not simulated: choose another engine.version, or leave lock_step out"));
+        }
         if self.live.is_some() || self.observe.is_some() {
             let problem = problem_at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
             return Err(problem.help("leave [fleet] out, or simulate without the other"));

@@ -170,9 +170,9 @@ impl RooflineSpec {
     /// For data-parallel ranks: (number of collective operations of a pass between ranks, bytes that a pass moves over
     /// each link for one token of any rank). (0, 0) for one rank.
     ///
-    /// In a layer with experts the tokens of all ranks are gathered on all GPUs, and the experts' outputs are summed and
-    /// scattered back (vLLM's default, `allgather_reducescatter`). Both together move what an all-reduce of the tokens
-    /// of all ranks moves, and replace the layer's second all-reduce.
+    /// In a layer with experts the tokens of all ranks are gathered on all GPUs, and the experts' outputs are summed
+    /// and scattered back (vLLM's default, `allgather_reducescatter`). Both together move what an all-reduce of the
+    /// tokens of all ranks moves, and replace the layer's second all-reduce.
     fn exchanges(&self, work: &Work) -> (f64, f64) {
         let gpus = f64::from(self.tensor_parallel * self.data_parallel);
         match self.data_parallel {

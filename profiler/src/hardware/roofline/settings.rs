@@ -27,8 +27,8 @@ pub struct RooflineSpec {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expert_parallel: bool,
     /// Number of data-parallel ranks of the server whose experts are spread over the GPUs of all ranks, or split over
-    /// them without `expert_parallel`. Each rank has `tensor_parallel` GPUs with all other weights, and memory for KV of
-    /// its own. Above 1 it needs `floors`, and a fleet of this number of replicas with `fleet.lock_step`. Default: 1.
+    /// them without `expert_parallel`. Each rank has `tensor_parallel` GPUs with all other weights, and its own memory
+    /// for KV. Above 1 it needs `floors`, and a fleet of this number of replicas with `fleet.lock_step`. Default: 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub data_parallel: u32,
     /// Numbers of experts that replace the model's numbers, for example to try a mixture of experts in place of a dense
@@ -250,8 +250,8 @@ impl RooflineSpec {
         }
     }
 
-    /// The memory for KV that weights and activations leave on all GPUs of a data-parallel rank together. A rank has its
-    /// part of the experts, and all other weights.
+    /// The memory for KV that weights and activations leave on all GPUs of a data-parallel rank together. A rank has
+    /// its part of the experts, and all other weights.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
