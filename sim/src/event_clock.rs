@@ -2,6 +2,7 @@
 //! accepted.
 
 use crate::acceptance::{AcceptanceSource, Hidden, Truths};
+use crate::barrier::{Barrier, Planned};
 use crate::drafts::Drafts;
 use crate::engine::Stretch;
 use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, RequestTruth, StepPlan};
@@ -12,7 +13,6 @@ use crate::luck::{Luck, Stream};
 use crate::metrics::Spent;
 use crate::oracle::Truth;
 use crate::policy::BatchView;
-use crate::ranks::{Barrier, Planned};
 use crate::shape;
 use crate::time::Time;
 use crate::workload::RequestId;

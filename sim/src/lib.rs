@@ -8,6 +8,7 @@
 pub mod acceptance;
 mod around;
 mod around_executor;
+mod barrier;
 mod categories;
 mod common_len;
 pub mod config;

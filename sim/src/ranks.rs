@@ -8,11 +8,11 @@
 //! The ranks of a round are nested calls: a rank that has planned its pass lets the next rank plan its own, and the
 //! last one knows the passes of all. So the engine's loop is the same with and without ranks.
 
-use crate::engine::{Drafter, Ending, Given, Load, Reserved};
-use crate::event_clock::EventClock;
+use crate::barrier::{Barrier, Planned};
+use crate::engine::{Ending, Given, Load, Reserved};
 use crate::latency::{LatencyModel, PassShape};
 use crate::metrics::{Outcome, RequestRecords};
-use crate::replica::{Replica, RoutedEngine};
+use crate::replica::{Rank, Replica};
 use crate::serving::Run;
 use crate::simulation::{Simulation, Speculation};
 use crate::time::Time;
@@ -25,70 +25,6 @@ pub const MOST_RANKS: usize = 128;
 
 /// vLLM captures CUDA graphs up to this number of tokens unless told otherwise (`config/vllm.py`; 1,024 on Blackwell).
 const LARGEST_GRAPH: u64 = 512;
-
-/// A target pass that a rank has planned.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Planned {
-    /// When the rank could begin the pass.
-    pub(crate) start: Time,
-    pub(crate) shape: PassShape,
-    /// Time that the pass takes longer than its model says, and then the factor of its noise.
-    pub(crate) longer: Time,
-    pub(crate) noise: f64,
-}
-
-/// Where the target passes of all ranks meet.
-pub(crate) trait Barrier {
-    /// Adds the pass that rank `rank` has planned to the round. Returns when the passes of all ranks end.
-    fn meet(&self, rank: usize, planned: Planned) -> Time;
-}
-
-/// An engine that is a rank.
-pub(crate) trait Rank<'a>: Replica {
-    /// Makes the engine rank `rank`, whose target passes meet at `barrier`.
-    fn join(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>);
-
-    /// Takes the requests that have arrived by the rank's clock, if every later one comes at `until` or later. Returns
-    /// whether the rank has work.
-    fn receive(&mut self, until: Time) -> bool;
-
-    /// Whether the rank has work, without the requests that it has not received.
-    fn has_work(&self) -> bool;
-
-    /// Makes one turn of the engine's loop.
-    fn turn(&mut self);
-
-    fn wait_until(&mut self, at: Time);
-
-    /// Whether a request has ended since the ends were last taken.
-    fn has_ended(&self) -> bool;
-}
-
-impl<'a, D: Drafter<EventClock<'a>>> Rank<'a> for RoutedEngine<'a, D> {
-    fn join(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>) {
-        self.engine.be_step_by_step().be_rank(rank, barrier);
-    }
-
-    fn receive(&mut self, until: Time) -> bool {
-        self.engine.receive(until)
-    }
-
-    fn has_work(&self) -> bool {
-        self.engine.is_busy()
-    }
-
-    fn turn(&mut self) {
-        let Ok(()) = self.engine.one_turn();
-    }
-
-    fn wait_until(&mut self, at: Time) {
-        self.engine.wait_until(at);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.engine.has_ended()
-    }
-}
 
 /// A round: the passes that the ranks plan.
 #[derive(Debug, Default)]

@@ -1,11 +1,13 @@
 //! A replica of a fleet: an engine on the event clock to which a router gives requests while the engine runs.
 
+use crate::barrier::Barrier;
 use crate::engine::{Drafter, Ending, Engine, Given, Load, Reserved};
 use crate::event_clock::EventClock;
 use crate::metrics::{Outcome, RequestRecords};
 use crate::serving::Run;
 use crate::time::Time;
 use crate::workload::{RequestId, Workload};
+use std::rc::Weak;
 
 /// An engine that its caller runs from one point in time to the next. Request ids are the ids of the fleet's workload,
 /// so that a request has the same random draws on every replica.
@@ -69,7 +71,7 @@ pub trait Replica {
 
 /// An engine to which a router gives requests.
 pub(crate) struct RoutedEngine<'a, D> {
-    pub(crate) engine: Engine<'a, EventClock<'a>, D>,
+    engine: Engine<'a, EventClock<'a>, D>,
     /// The requests of the whole fleet.
     workload: &'a Workload,
     /// Warnings for the user that follow from the engine's settings.
@@ -151,5 +153,52 @@ impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
         let mut run = Run::of(self.engine.finish(), ending).0;
         run.warnings.extend(self.notes);
         run
+    }
+}
+
+/// An engine that is a rank.
+pub(crate) trait Rank<'a>: Replica {
+    /// Makes the engine rank `rank`, whose target passes meet at `barrier`.
+    fn join(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>);
+
+    /// Takes the requests that have arrived by the rank's clock, if every later one comes at `until` or later. Returns
+    /// whether the rank has work.
+    fn receive(&mut self, until: Time) -> bool;
+
+    /// Whether the rank has work, without the requests that it has not received.
+    fn has_work(&self) -> bool;
+
+    /// Makes one turn of the engine's loop.
+    fn turn(&mut self);
+
+    fn wait_until(&mut self, at: Time);
+
+    /// Whether a request has ended since the ends were last taken.
+    fn has_ended(&self) -> bool;
+}
+
+impl<'a, D: Drafter<EventClock<'a>>> Rank<'a> for RoutedEngine<'a, D> {
+    fn join(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>) {
+        self.engine.be_step_by_step().be_rank(rank, barrier);
+    }
+
+    fn receive(&mut self, until: Time) -> bool {
+        self.engine.receive(until)
+    }
+
+    fn has_work(&self) -> bool {
+        self.engine.is_busy()
+    }
+
+    fn turn(&mut self) {
+        let Ok(()) = self.engine.one_turn();
+    }
+
+    fn wait_until(&mut self, at: Time) {
+        self.engine.wait_until(at);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.engine.has_ended()
     }
 }
