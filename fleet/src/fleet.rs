@@ -33,6 +33,8 @@ pub struct Fleet<'a> {
     patience: Option<Patience>,
     /// Lets replicas boot and drain; `None` for a fleet of a fixed size.
     scaler: Option<Scaler<'a>>,
+    /// Whether to run one replica is to run all, because they are data-parallel ranks of one server.
+    lock_step: bool,
 }
 
 /// The results of a fleet's run.
@@ -78,6 +80,7 @@ impl<'a> Fleet<'a> {
             ended: Vec::new(),
             patience: None,
             scaler: None,
+            lock_step: false,
         }
     }
 
@@ -85,6 +88,11 @@ impl<'a> Fleet<'a> {
     /// replicas that the fleet already has serve from the start of the run.
     pub fn grow(&mut self, growing: Growing<'a>) {
         self.scaler = Some(Scaler::new(growing, self.replicas.len()));
+    }
+
+    /// Says that the replicas are the data-parallel ranks of one server ([`foretoken_sim::in_lock_step`]).
+    pub fn be_in_lock_step(&mut self) {
+        self.lock_step = true;
     }
 
     /// Lets the run end early: as soon as it is certain whether enough requests meet their latency bounds. `patience`
@@ -185,8 +193,11 @@ impl<'a> Fleet<'a> {
                 let until = others.unwrap_or(Time::MAX).min(sent).max(least + Time(1));
                 let until = until.min(self.next_event().max(least + Time(1)));
                 self.replicas[replica].run_until(until, true);
-                self.collect(replica);
-                self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));
+                let ran = if self.lock_step { 0..self.replicas.len() } else { replica..replica + 1 };
+                for replica in ran {
+                    self.collect(replica);
+                    self.ended.iter().for_each(|&(id, at)| senders.ended(id, at));
+                }
             }
             if let Some(ending) = self.stops(interrupt) {
                 return Some(ending);

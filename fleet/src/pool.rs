@@ -181,16 +181,14 @@ impl Pool {
             if index[id as usize] == NOT_GIVEN {
                 return true;
             }
-            let (records, i) = match records.outcome[id as usize] {
-                Outcome::InFlight => (replicas[replica].records(), index[id as usize] as usize),
-                _ => (&*records, id as usize),
+            let (at, outcome) = match records.outcome[id as usize] {
+                Outcome::InFlight => replicas[replica].first_token(index[id as usize]),
+                outcome => (records.first_token[id as usize], outcome),
             };
-            let ended = records.outcome[i] == Outcome::Rejected;
-            let at = records.first_token[i];
             if at <= now {
                 router.first_token(id, member(members, replica), at);
             }
-            at > now && !ended
+            at > now && outcome != Outcome::Rejected
         });
     }
 

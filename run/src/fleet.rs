@@ -11,7 +11,7 @@ use crate::split::Common;
 use foretoken_fleet::{EngineLimits, Fleet, FleetRun, Growing, Role, RouterContext, SplitFleet, Splitting};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::luck::{Luck, Stream};
-use foretoken_sim::{Arrivals, EngineConfig, Patience, Replica, Simulation, Speculation, Workload};
+use foretoken_sim::{Arrivals, EngineConfig, Patience, Replica, Simulation, Speculation, Workload, in_lock_step};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -127,11 +127,14 @@ impl Replicas {
             // Plain decoding runs without a TPOT bound, but a rule that scales the fleet always has the bound.
             slo_s: [self.ttft_s, slo_tpot_s.min(self.tpot_s)],
         };
-        let replicas: Vec<Box<dyn Replica + '_>> = with_configs
+        let engines = with_configs
             .into_iter()
             .enumerate()
-            .map(|(r, (speculation, config))| replica(simulation(r, config), speculation, r, lives))
-            .collect();
+            .map(|(r, (speculation, config))| (numbered(simulation(r, config), r, lives), speculation));
+        let replicas: Vec<Box<dyn Replica + '_>> = match self.spec.lock_step {
+            true => in_lock_step(engines.collect()),
+            false => engines.map(|(simulation, speculation)| simulation.replica(speculation)).collect(),
+        };
         let true_steps = match self.spec.router.sees_hidden_truth() {
             true => server.true_steps(workload, policy),
             false => Vec::new(),
@@ -150,12 +153,15 @@ impl Replicas {
             None => {
                 let router = (self.spec.router.build(&context), self.spec.router.needs());
                 let mut fleet = Fleet::new(workload, replicas, router, self.spec.signals(), slo_tpot_s);
+                if self.spec.lock_step {
+                    fleet.be_in_lock_step();
+                }
                 patience.into_iter().for_each(|patience| fleet.be_patient(patience));
                 if let Some(scaling) = &self.spec.scaling {
                     let make = |number: usize| {
                         let speculation = servers[0].speculation(self.policy(0, policy));
                         let config = servers[0].config(&speculation);
-                        replica(simulation(0, config), speculation, number, lives)
+                        numbered(simulation(0, config), number, lives).replica(speculation)
                     };
                     fleet.grow(Growing { scaling, limits, make: Box::new(make) });
                 }
@@ -219,16 +225,11 @@ impl Replicas {
 const NO_PREFILL: &str =
     "fleet.link and fleet.split have no effect: no replica has role = \"prefill\", so each serves whole requests";
 
-/// Makes the engine of replica `number` (counted from 0) from `simulation`, which has the seed of the run. The replica
-/// gets its own seed for the noise of its pass times. `keep_lives`: record the parts of each request's latency?
-fn replica<'s>(
-    simulation: Simulation<'s>,
-    speculation: Speculation,
-    number: usize,
-    keep_lives: bool,
-) -> Box<dyn Replica + 's> {
+/// What replica `number` (counted from 0) simulates: `simulation`, which has the seed of the run, with the replica's
+/// own seed for the noise of its pass times. `keep_lives`: record the parts of each request's latency?
+fn numbered(simulation: Simulation, number: usize, keep_lives: bool) -> Simulation {
     let seed = noise_seed(simulation.seed, number);
-    Simulation { keep_lives, seed, ..simulation }.replica(speculation)
+    Simulation { keep_lives, seed, ..simulation }
 }
 
 /// The seed of the random noise in a replica's pass times. The first replica has the run's seed, so that a fleet with

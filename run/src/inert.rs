@@ -163,7 +163,8 @@ impl<'a> Facts<'a> {
         let one = ["parallel_efficiency", "all_reduce_s"].contains(&key)
             && self.always(|e| {
                 let spec = if role == "draft" { &e.hardware.draft } else { &e.hardware.target };
-                matches!(spec, LatencySpec::Roofline(r) if r.tensor_parallel == 1)
+                matches!(spec, LatencySpec::Roofline(r)
+                    if r.tensor_parallel == 1 && (key == "parallel_efficiency" || r.data_parallel == 1))
             });
         one.then(|| format!("hardware.{role}.roofline.tensor_parallel is 1"))
     }

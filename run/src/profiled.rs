@@ -368,6 +368,12 @@ impl LatencyModel for LargestPass<'_> {
         self.model.pass(shape)
     }
 
+    fn pass_beside(&self, shape: PassShape, all: u64) -> Time {
+        self.batched.fetch_max(shape.batched, Ordering::Relaxed);
+        self.context.fetch_max(shape.context, Ordering::Relaxed);
+        self.model.pass_beside(shape, all)
+    }
+
     fn context_pass(&self, shape: PassShape) -> Time {
         self.batched.fetch_max(shape.batched, Ordering::Relaxed);
         self.model.context_pass(shape)

@@ -2,6 +2,7 @@
 //! accepted.
 
 use crate::acceptance::{AcceptanceSource, Hidden, Truths};
+use crate::barrier::{Barrier, Planned};
 use crate::drafts::Drafts;
 use crate::engine::Stretch;
 use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, RequestTruth, StepPlan};
@@ -17,6 +18,7 @@ use crate::time::Time;
 use crate::workload::RequestId;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::rc::Weak;
 
 /// The true values of a simulation, which policies do not see: how long passes and host work take, and which draft
 /// tokens are right.
@@ -59,9 +61,9 @@ pub struct EventClock<'a> {
     now: Time,
     /// When the device will have run all queued passes. If this time is before `now`, the device is idle.
     device: Time,
-    /// Whether every pass goes through the slow path [`note`](EventClock::note). It does in five cases: noise on the
+    /// Whether every pass goes through the slow path [`note`](EventClock::note). It does in six cases: noise on the
     /// pass times, a ledger (a record of how the device spends its time), host times from `engine.host`, a draft model
-    /// on its own device, or piecewise CUDA graphs that lengthen passes.
+    /// on its own device, piecewise CUDA graphs that lengthen passes, or data-parallel ranks in lock step.
     noted: bool,
     /// For each queued step: how long the host will work on the step's output, by the setting `engine.host`; `None` if
     /// this setting is not used.
@@ -81,6 +83,11 @@ pub struct EventClock<'a> {
     /// How long the device ran decodes, prompts, draft passes and rejected tokens so far; `None` if the run does not
     /// record this.
     ledger: Option<Box<Ledger>>,
+    /// The data-parallel rank that this clock's engine is, and the barrier at which the ranks' target passes meet;
+    /// `None` for an engine without ranks.
+    rank: Option<(usize, Weak<dyn Barrier + 'a>)>,
+    /// When the target pass that comes next ends, if the ranks of a server agreed on it.
+    agreed: Option<Time>,
     /// Buffer of [`truth`](EventClock::truth): for each decode request, how many of its next draft tokens are right in
     /// a row.
     runs: Vec<u32>,
@@ -103,6 +110,8 @@ impl<'a> EventClock<'a> {
             noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
             truths: Truths::new(world.acceptance, world.max_draft_len, requests),
             ledger: None,
+            rank: None,
+            agreed: None,
             runs: Vec::new(),
         }
     }
@@ -126,6 +135,13 @@ impl<'a> EventClock<'a> {
     pub fn leave_full_graphs(&mut self, longer: Time) {
         self.piecewise = longer;
         self.noted |= longer > Time::ZERO;
+    }
+
+    /// Makes the clock's engine a data-parallel rank. The target passes of all ranks meet at `barrier`. Call this
+    /// before the run.
+    pub(crate) fn be_rank(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>) {
+        self.rank = Some((rank, barrier));
+        self.noted = true;
     }
 
     /// Counts a position as right if the target's token is among the draft model's best `guesses` guesses there. Call
@@ -186,12 +202,20 @@ impl<'a> EventClock<'a> {
         if let Some(device) = &mut self.draft_device {
             pass = device.beside(pass, which == 0);
         }
-        let start = if self.world.queues { self.queued_until() } else { self.now };
+        let start = self.begins();
+        if let Some(end) = self.agreed.take() {
+            pass = end - start;
+        }
         if let Some(ledger) = &mut self.ledger {
             ledger.pass(self.now, start, start + pass, which == 0);
         }
         self.step += u64::from(which == 0);
         pass
+    }
+
+    /// When a pass that is queued now begins.
+    fn begins(&self) -> Time {
+        if self.world.queues { self.queued_until() } else { self.now }
     }
 
     /// Runs the target pass of a step, and looks up which draft tokens it accepts. If the device has no queue, the
@@ -219,6 +243,11 @@ impl<'a> EventClock<'a> {
         let shape = step.target_shape(drafts, self.world.max_draft_len > 0, self.world.context_reads);
         let host = self.host_time(shape, step.batch.len() as u64, step.batch.prefill.tokens);
         self.wait_for_launches(host.launch);
+        if let Some((rank, barrier)) = &self.rank {
+            let noise = self.noise.as_ref().map_or(1.0, |noise| noise.factor(self.step, 0));
+            let planned = Planned { start: self.begins(), shape, longer: self.piecewise, noise };
+            self.agreed = barrier.upgrade().map(|barrier| barrier.meet(*rank, planned));
+        }
         let whole = self.run(step, drafts, accepted);
         match (self.world.queues, &mut self.host_work) {
             (false, _) => self.now += host.work,
@@ -468,11 +497,15 @@ impl Noise {
     }
 
     fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
+        Time((pass.0 as f64 * self.factor(step, which)).round() as u64)
+    }
+
+    fn factor(&self, step: u64, which: u64) -> f64 {
         let key = self.luck.narrow(step);
         // Box-Muller transform. The draw is below 1, so 1 minus the draw is above zero and has a finite logarithm.
         let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
         let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
-        Time((pass.0 as f64 * (self.sigma * z - self.sigma * self.sigma / 2.0).exp()).round() as u64)
+        (self.sigma * z - self.sigma * self.sigma / 2.0).exp()
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod acceptance;
 mod around;
 mod around_executor;
+mod barrier;
 mod categories;
 mod common_len;
 pub mod config;
@@ -28,6 +29,7 @@ pub mod oracle;
 pub mod pair;
 pub mod patience;
 pub mod policy;
+mod ranks;
 pub mod replica;
 pub mod scripted;
 pub mod serving;
@@ -64,6 +66,7 @@ pub use policy::{
     BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, Memory, SpecPolicy,
     StepOutcome,
 };
+pub use ranks::{MOST_RANKS, in_lock_step};
 pub use replica::Replica;
 pub use serving::{Run, Served, Serving};
 pub use simulation::{Simulation, Speculation};

@@ -1,14 +1,16 @@
 //! A replica of a fleet: an engine on the event clock to which a router gives requests while the engine runs.
 
+use crate::barrier::Barrier;
 use crate::engine::{Drafter, Ending, Engine, Given, Load, Reserved};
 use crate::event_clock::EventClock;
-use crate::metrics::RequestRecords;
+use crate::metrics::{Outcome, RequestRecords};
 use crate::serving::Run;
 use crate::time::Time;
 use crate::workload::{RequestId, Workload};
+use std::rc::Weak;
 
 /// An engine that its caller runs from one point in time to the next. Request ids are the ids of the fleet's workload,
-/// so that a request has the same random draws on every replica. Only [`records`](Replica::records) have other ids.
+/// so that a request has the same random draws on every replica.
 pub trait Replica {
     /// From now on the replica forgets requests whose ends were [taken](Replica::take_ended), if its policy allows
     /// this, so that its memory does not grow with them. Call this before the first request. A replica that shares
@@ -16,7 +18,7 @@ pub trait Replica {
     fn be_forgetful(&mut self);
 
     /// Gives the replica a request. The router must give requests in ascending order of `sent`. Returns the index of
-    /// the request in the replica's [`records`](Replica::records) until its end is taken.
+    /// the request in the replica's own records until its end is taken.
     fn give(&mut self, given: Given) -> RequestId;
 
     /// Appends to `into` each request whose KV comes from another replica ([`Part::Output`](crate::Part)) and whose
@@ -54,17 +56,16 @@ pub trait Replica {
     /// record into `records`, the records of all requests of the workload.
     fn take_ended(&mut self, records: &mut RequestRecords, into: &mut Vec<(RequestId, Time)>);
 
-    /// The records of the replica's requests so far, by the index that [`give`](Replica::give) returned. The numbers of
-    /// draft tokens, and of steps with draft tokens (rounds), are not filled in. Times may be later than the time up to
-    /// which the replica was asked to run.
-    fn records(&self) -> &RequestRecords;
+    /// When a request emitted its first token (`Time::MAX` before), and its outcome so far. The time may be later than
+    /// the time up to which the replica was asked to run. `index` is the request's index from [`give`](Replica::give).
+    fn first_token(&self, index: RequestId) -> (Time, Outcome);
 
     /// The replica's load at the time [`now`](Replica::now): its running and waiting requests, and its KV blocks in
     /// use.
     fn load(&self) -> Load;
 
-    /// Ends the run and returns its results, with the records that [`records`](Replica::records) has, complete.
-    /// `ending` says how the run of the whole fleet ended.
+    /// Ends the run and returns its results, with the complete records of the replica's own requests. `ending` says
+    /// how the run of the whole fleet ended.
     fn finish(self: Box<Self>, ending: Ending) -> Run;
 }
 
@@ -139,8 +140,9 @@ impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
         self.engine.forget_ended(|_, _, _, _| ());
     }
 
-    fn records(&self) -> &RequestRecords {
-        self.engine.records()
+    fn first_token(&self, index: RequestId) -> (Time, Outcome) {
+        let (records, i) = (self.engine.records(), index as usize);
+        (records.first_token[i], records.outcome[i])
     }
 
     fn load(&self) -> Load {
@@ -151,5 +153,52 @@ impl<'a, D: Drafter<EventClock<'a>>> Replica for RoutedEngine<'a, D> {
         let mut run = Run::of(self.engine.finish(), ending).0;
         run.warnings.extend(self.notes);
         run
+    }
+}
+
+/// An engine that is a rank.
+pub(crate) trait Rank<'a>: Replica {
+    /// Makes the engine rank `rank`, whose target passes meet at `barrier`.
+    fn join(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>);
+
+    /// Takes the requests that have arrived by the rank's clock, if every later one comes at `until` or later. Returns
+    /// whether the rank has work.
+    fn receive(&mut self, until: Time) -> bool;
+
+    /// Whether the rank has work, without the requests that it has not received.
+    fn has_work(&self) -> bool;
+
+    /// Makes one turn of the engine's loop.
+    fn turn(&mut self);
+
+    fn wait_until(&mut self, at: Time);
+
+    /// Whether a request has ended since the ends were last taken.
+    fn has_ended(&self) -> bool;
+}
+
+impl<'a, D: Drafter<EventClock<'a>>> Rank<'a> for RoutedEngine<'a, D> {
+    fn join(&mut self, rank: usize, barrier: Weak<dyn Barrier + 'a>) {
+        self.engine.be_step_by_step().be_rank(rank, barrier);
+    }
+
+    fn receive(&mut self, until: Time) -> bool {
+        self.engine.receive(until)
+    }
+
+    fn has_work(&self) -> bool {
+        self.engine.is_busy()
+    }
+
+    fn turn(&mut self) {
+        let Ok(()) = self.engine.one_turn();
+    }
+
+    fn wait_until(&mut self, at: Time) {
+        self.engine.wait_until(at);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.engine.has_ended()
     }
 }

@@ -13,7 +13,7 @@ use crate::online::{Online, OnlineEngine, OutputLog};
 use crate::oracle::OraclePolicy;
 use crate::patience::Patience;
 use crate::policy::SpecPolicy;
-use crate::replica::{Replica, RoutedEngine};
+use crate::replica::{Rank, Replica, RoutedEngine};
 use crate::serving::{Run, Serving};
 use crate::time::Time;
 use crate::workload::{Arrivals, Request, Workload};
@@ -178,6 +178,11 @@ impl<'a> Simulation<'a> {
     /// [`interrupt`](Simulation::interrupt) are not used, because the router decides when requests come and when the
     /// run ends. Panics on the same configurations as [`run`](Simulation::run).
     pub fn replica(&self, speculation: Speculation) -> Box<dyn Replica + 'a> {
+        self.rank(speculation)
+    }
+
+    /// As [`replica`](Simulation::replica), for an engine that may become a rank of a server.
+    pub(crate) fn rank(&self, speculation: Speculation) -> Box<dyn Rank<'a> + 'a> {
         let most = self.config.max_draft_len;
         match speculation {
             Speculation::Off => self.fed(NoDraft, 0),
@@ -213,7 +218,7 @@ impl<'a> Simulation<'a> {
         Box::new(OnlineEngine::new(engine))
     }
 
-    fn fed<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Replica + 'a> {
+    fn fed<D: Drafter<EventClock<'a>> + 'a>(&self, drafter: D, max_draft_len: u32) -> Box<dyn Rank<'a> + 'a> {
         let (rules, clock) = self.rules_and_clock(&drafter, max_draft_len, 0);
         let notes = self.notes(rules.drafter);
         let Simulation { workload, config, slo_tpot_s, keep_steps, .. } = *self;

@@ -31,6 +31,8 @@ pub struct Parts<'a> {
     pub drafter: &'a Drafter,
     pub gpu: &'static str,
     pub load: &'a Asked,
+    /// Replicas that run in lock step.
+    pub ranks: u32,
     pub acceptance: &'a Acceptance,
     /// The longest draft that is tried.
     pub longest: u32,
@@ -53,14 +55,18 @@ pub fn experiment(parts: &Parts) -> Result<(Table, Vec<String>)> {
         }
     };
     let engine = engine(parts, &mut assumed);
-    let experiment = table([
+    let mut experiment = table([
         ("name", "ask".into()),
         ("seeds", SEEDS.map(Value::from).to_vec().into()),
         ("hardware", table([("target", target), ("draft", draft)]).into()),
         ("engine", engine.into()),
-        ("workload", parts.load.workload(parts.server.replicas).into()),
+        ("workload", parts.load.workload(parts.server.replicas / parts.ranks).into()),
         ("acceptance", table([("source", parts.acceptance.source.clone())]).into()),
     ]);
+    if parts.ranks > 1 {
+        let ranks = [("replicas", parts.ranks.into()), ("router", "vllm-dp".into()), ("lock_step", true.into())];
+        experiment.insert("fleet".into(), table(ranks).into());
+    }
     Ok((experiment, assumed))
 }
 
@@ -75,6 +81,9 @@ fn roofline(parts: &Parts, model: &Value, is_target: bool, assumed: &mut Vec<Str
     let mut set = |key: &str, value: Value| drop(keys.insert(key.to_owned(), value));
     if tensor_parallel > 1 {
         set("tensor_parallel", tensor_parallel.into());
+    }
+    if parts.ranks > 1 && is_target {
+        set("data_parallel", parts.ranks.into());
     }
     if expert_parallel && is_target {
         set("expert_parallel", true.into());

@@ -58,8 +58,10 @@ pub struct Prepared {
     pub now: Now,
     /// The longest draft that is tried.
     pub longest: u32,
-    /// Clients of the asked closed loop; 0 for another load.
+    /// Clients of the asked closed loop for each replica; 0 for another load.
     pub clients: u32,
+    /// GPUs that the target model runs on.
+    pub gpus: u32,
     pub assumed: Vec<String>,
     /// Assumptions with other values in their place.
     pub bands: Vec<(String, Vec<load::Other>)>,
@@ -145,8 +147,10 @@ fn of_line(options: &Options, mut line: Line, said: Vec<String>, k: Option<u32>)
     let published = target.preset.and_then(entry).map_or(target.shape.name.as_str(), |e| e.model.as_str());
     assumed.extend(acceptance::doubts(&acceptance, published));
     let longest = options.longest.unwrap_or(acceptance.positions.min(8)).max(k_now.unwrap_or(0)).max(1);
-    if server.replicas > 1 {
-        assumed.push(format!("one of {} replicas, with its share of the load", server.replicas));
+    let ranks = server.ranks(&target.shape);
+    let apart = server.replicas / ranks;
+    if apart > 1 {
+        assumed.push(format!("one of {apart} replicas, with its share of the load"));
     }
     let parts = Parts {
         line: &line,
@@ -156,6 +160,7 @@ fn of_line(options: &Options, mut line: Line, said: Vec<String>, k: Option<u32>)
         drafter: &drafts,
         gpu,
         load: &asked,
+        ranks,
         acceptance: &acceptance,
         longest,
     };
@@ -165,6 +170,7 @@ fn of_line(options: &Options, mut line: Line, said: Vec<String>, k: Option<u32>)
     Ok(Prepared {
         now: now(&server),
         clients: asked.clients(server.replicas),
+        gpus: server.tensor_parallel * ranks,
         target: target.shape.name.clone(),
         drafter: drafts.name,
         line,

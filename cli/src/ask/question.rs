@@ -26,8 +26,21 @@ const TOKENS: f64 = 40e6;
 const HEAD: &str = "Written by `foretoken ask`. The first policy is what the server runs now.";
 
 pub fn ask(options: &Options, interrupt: &AtomicBool) -> Result<Answer> {
-    let Prepared { line, server, speculation, target, drafter, gpu, table, now, longest, clients, assumed, bands } =
-        prepare(options)?;
+    let Prepared {
+        line,
+        server,
+        speculation,
+        target,
+        drafter,
+        gpu,
+        table,
+        now,
+        longest,
+        clients,
+        gpus,
+        assumed,
+        bands,
+    } = prepare(options)?;
     let file = options.out.clone().unwrap_or_else(|| PathBuf::from("ask.toml"));
     let question = Question {
         text: text(HEAD, &table, std::slice::from_ref(&now.spec))?,
@@ -55,9 +68,9 @@ pub fn ask(options: &Options, interrupt: &AtomicBool) -> Result<Answer> {
     }
     let paste = |spec: &PolicySpec| line_with(&line, &server, &speculation, spec);
     let made = Made {
-        gpus: server.tensor_parallel,
+        gpus,
         price: options.price,
-        subject: subject(&server, &target, &drafter, gpu),
+        subject: subject(&server, &target, &drafter, (gpus, gpu)),
         used: server.used.clone(),
         no_matter: server.no_matter.clone(),
         unknown: server.unknown.clone(),
@@ -132,8 +145,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .map_err(|e| Problem::failed(format!("cannot write the experiment: {e}")))
 }
 
-fn subject(server: &Server, target: &str, drafter: &str, gpu: &str) -> String {
+fn subject(server: &Server, target: &str, drafter: &str, (gpus, gpu): (u32, &str)) -> String {
     let engine = if server.engine == Engine::Vllm { "vLLM" } else { "SGLang" };
-    let gpus = if server.tensor_parallel > 1 { format!("{} x {gpu}", server.tensor_parallel) } else { gpu.to_owned() };
+    let gpus = if gpus > 1 { format!("{gpus} x {gpu}") } else { gpu.to_owned() };
     format!("{target}, drafted by {drafter}, on {gpus}, {engine}")
 }

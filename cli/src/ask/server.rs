@@ -3,6 +3,7 @@
 use super::flags::Given;
 use super::line::{Line, Word};
 use foretoken_policies::{BatchRange, PolicySpec};
+use foretoken_profiler::hardware::models::ModelShape;
 use foretoken_run::spec::problem::Result;
 use foretoken_servers::calibrate::recommend::Engine;
 use foretoken_sim::DraftMethod;
@@ -84,6 +85,13 @@ impl Server {
         }
     }
 
+    /// Number of replicas that run in lock step, because they share the experts of the model `shape`: vLLM's, of a
+    /// mixture of experts (`v1/engine/core.py`, `DPEngineCoreProc`). 1 if replicas run apart.
+    pub fn ranks(&self, shape: &ModelShape) -> u32 {
+        let shared = self.engine == Engine::Vllm && shape.work().sparse_layers > 0.0;
+        if shared { self.replicas } else { 1 }
+    }
+
     /// Sets a key of `[engine.sglang]`.
     pub fn set_sglang(&mut self, key: &str, value: impl Into<toml::Value>) {
         let table = self.settings.entry("sglang").or_insert_with(|| toml::Table::new().into());
@@ -107,5 +115,22 @@ pub fn kv_bits(line: &Line, flag: &Given) -> Result<Option<f64>> {
         other => Err(line
             .wrong(flag.place(), format!("{other} is no type of the KV cache that is known"))
             .help("known are auto, fp8 and its kinds, int8, fp4, bfloat16, float16")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_profiler::hardware::models::entry;
+
+    #[test]
+    fn replicas_that_share_experts_run_in_lock_step() {
+        let ranks = |engine, model| {
+            let word = Word { text: model.to_owned(), span: 0..0 };
+            Server { replicas: 4, ..Server::of(engine, word) }.ranks(&entry(model).unwrap().shape)
+        };
+        assert_eq!(ranks(Engine::Vllm, "qwen3-30b-a3b"), 4);
+        assert_eq!(ranks(Engine::Vllm, "llama-3.1-8b"), 1);
+        assert_eq!(ranks(Engine::Sglang, "qwen3-30b-a3b"), 1);
     }
 }

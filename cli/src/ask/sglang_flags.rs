@@ -58,7 +58,7 @@ pub const FLAGS: &[Flag] = &[
     assumed(&["speculative-dspark-sps-table-path"], One, "DSpark verifies as many drafts as by its default"),
     assumed(&["speculative-dspark-confidence-sts-path"], One, "DSpark verifies as many drafts as by its default"),
     // What is not simulated.
-    refused(&["enable-dp-attention"], Switch, &[], "data-parallel attention is not simulated", TENSOR),
+    refused(&["enable-dp-attention"], Switch, &[], "SGLang's data-parallel attention is not simulated", TENSOR),
     refused(&["moe-dp-size"], One, &["1"], "data-parallel experts are not simulated", TENSOR),
     refused(&["attn-cp-size"], One, &["1"], "context parallelism is not simulated", MEASURE),
     refused(&["dcp-size"], One, &["1"], "context parallelism is not simulated", MEASURE),

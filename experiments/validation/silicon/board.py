@@ -133,7 +133,9 @@ def tables(board):
     yield "|---|--:|" + "--:|" * len(heads)
     sizes = pd.cut(board["batch_size"], SIZES, labels=LABELS).astype(str).rename("batch")
     llama = board["model_path"].eq("meta-llama/Llama-3.1-8B-Instruct") & board["precision"].isna() & board["tp_size"].eq(1)
-    classes = [("Llama-3.1-8B, bf16, one GPU: all rows", board[llama])]
+    ranks = board[board["attention_dp_size"] > 1]
+    classes = [("Llama-3.1-8B, bf16, one GPU: all rows", board[llama]), ("data-parallel attention: all rows", ranks)]
+    classes += [(f"… {name}", part) for by in ("backend", "system") for name, part in ranks.groupby(by)]
     board, sizes = board[board["drawn"] == "at random"], sizes[board["drawn"] == "at random"]
     classes += [("drawn at random", board), ("… without suspect rows", board[board["suspect"].isna()])]
     models = board["model_path"].str.split("/").str[-1].rename("model")

@@ -115,20 +115,36 @@ def checkpoint(row, package, folder):
 
 
 def parallel(row):
-    """(GPUs of the tensor-parallel group, whether whole experts are spread over them), or Unsaid."""
+    """(GPUs of the tensor-parallel group, whether experts are spread whole, data-parallel ranks), or Unsaid."""
     tp, dp = number(row["tp_size"]), number(row["attention_dp_size"])
     inner, spread = number(row["moe_tp_size"]), number(row["moe_ep_size"])
     if number(row["pp_size"]) > 1:
         raise Unsaid("pipeline parallelism")
     if dp > 1:
-        raise Unsaid("attention is data-parallel: a scheduler and a pool of each rank")
+        return ranks(tp, dp, inner, spread)
     # InferenceX's "tp: 4, ep: 4" are 4 GPUs that hold whole experts. Its dump has TP times EP in tp_size, TP in
     # moe_tp_size, and EP in moe_ep_size.
     if benchmark(row) == "InferenceX" and inner == spread > 1 and tp == inner * spread:
-        return inner, True
+        return inner, True, 1
     if inner > 1 and spread > 1:
         raise Unsaid("experts both split and spread")
-    return tp, spread > 1
+    return tp, spread > 1, 1
+
+
+def ranks(tp, dp, inner, spread):
+    """What `parallel` says of a row whose attention is data-parallel. Each rank has one GPU.
+
+    InferenceX's "tp: 4, ep: 4, dp-attn: true" are 4 GPUs with a rank each, which hold whole experts. Its dump has 4 in
+    tp_size and attention_dp_size and their product in moe_ep_size (vLLM), or TP times EP in attention_dp_size, and TP
+    and EP in the experts' columns (TensorRT-LLM). With EP 1 each expert is split over the GPUs.
+    """
+    if tp == dp and inner == 1 and spread == tp * dp:
+        return 1, True, dp
+    if tp == 1 and inner == spread > 1 and dp == inner * spread:
+        return 1, True, inner
+    if tp == 1 and dp == inner * spread and min(inner, spread) == 1:
+        return 1, spread > 1, dp
+    raise Unsaid("attention is data-parallel, and the experts' GPUs are not the ranks'")
 
 
 def benchmark(row):
@@ -141,6 +157,9 @@ def clients_of(row):
     if not said:
         raise Unsaid("no concurrency is named")
     clients, each = int(said[0].partition("=")[2]), int(row["batch_size"])
+    # The ranks of one server share its clients.
+    if number(row["attention_dp_size"]) > 1:
+        return clients
     # W workers behind one front end that sends requests to them in turn: each has its share of the clients.
     if clients % each:
         raise Unsaid("several workers behind one front end, with unequal shares of the clients")
@@ -154,12 +173,14 @@ def say(row, package, folder, with_servers):
     """
     if row["system"] not in SYSTEMS:
         raise Unsaid(f"no preset is {row['system']}")
-    tp, spread = parallel(row)
+    tp, spread, dp = parallel(row)
     clients = clients_of(row)
     gpu = SYSTEMS[row["system"]]
     server = servers.settings(row, tp, gpu, clients) if with_servers else servers.unknown(row)
     model = checkpoint(row, package, folder)
     roofline = {"gpu": gpu, "model": model, "tensor_parallel": tp, "expert_parallel": spread}
+    if dp > 1:
+        roofline["data_parallel"] = dp
     if server["kv"]:
         roofline["kv_bits"] = server["kv"]
     if word(row["precision"]) == "fp4" and gpu in servers.HOPPER:
@@ -216,6 +237,8 @@ def toml(value):
 def experiment(roofline, clients, engine, lengths, count, kind="roofline"):
     """The text of an experiment: a closed loop of the row's clients, without speculation."""
     settings = "\n".join(f"{key} = {toml(value)}" for key, value in engine.items())
+    dp = roofline.get("data_parallel", 1)
+    fleet = f'\n[fleet]\nreplicas = {dp}\nrouter = "vllm-dp"\nlock_step = true\n' if dp > 1 else ""
     return f"""name = "row"
 seeds = [1]
 policies = [{{ autoregressive = {{}} }}]
@@ -229,7 +252,7 @@ draft = {{ linear = {{ alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 }} }}
 method = "ngram"
 draft_prefill = false
 prefix_caching = false
-
+{fleet}
 [workload]
 arrivals = {{ closed-loop = {clients} }}
 lengths = {{ trace = {{ path = {json.dumps(str(lengths))}, format = "lengths" }} }}

@@ -5,7 +5,7 @@ use super::watched::{Decides, EngineLimits, Traffic, Watched};
 use crate::pool::{Pool, Replicas};
 use crate::report_board::Board;
 use foretoken_sim::metrics::{ReplicaLife, Scaled, ScalingDecision};
-use foretoken_sim::{Ending, Given, Load, Replica, RequestId, RequestRecords, Reserved, Run, Time, Workload};
+use foretoken_sim::{Ending, Given, Load, Outcome, Replica, RequestId, RequestRecords, Reserved, Run, Time, Workload};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a fleet needs so that its number of replicas can change.
@@ -148,7 +148,7 @@ impl<'a> Scaler<'a> {
         self.booting.push_back((ready, self.lives.len()));
         self.lives.push(ReplicaLife { ordered: now, ready, drained: Time::MAX, ended: Time::MAX });
         self.past.push(None);
-        replicas.push(Box::new(Absent::default()));
+        replicas.push(Box::new(Absent));
     }
 
     /// Removes a replica in the order of Kubernetes (`controller_utils.go`, `ActivePodsWithRanks`): the youngest
@@ -176,7 +176,7 @@ impl<'a> Scaler<'a> {
         let empty: Vec<usize> = empty.collect();
         for number in empty {
             self.draining.remove(&number);
-            let replica = std::mem::replace(&mut replicas[number], Box::new(Absent::default()));
+            let replica = std::mem::replace(&mut replicas[number], Box::new(Absent));
             self.past[number] = Some(replica.finish(Ending::Done));
         }
     }
@@ -198,10 +198,7 @@ impl<'a> Scaler<'a> {
 }
 
 /// An empty engine, in place of a replica that still boots or has ended.
-#[derive(Default)]
-struct Absent {
-    records: RequestRecords,
-}
+struct Absent;
 
 impl Replica for Absent {
     fn be_forgetful(&mut self) {}
@@ -234,8 +231,8 @@ impl Replica for Absent {
 
     fn take_ended(&mut self, _: &mut RequestRecords, _: &mut Vec<(RequestId, Time)>) {}
 
-    fn records(&self) -> &RequestRecords {
-        &self.records
+    fn first_token(&self, _: RequestId) -> (Time, Outcome) {
+        unreachable!("a replica that does not serve has no request");
     }
 
     fn load(&self) -> Load {

@@ -9,9 +9,12 @@ use foretoken_sim::{Arrivals, DraftAt, Run, Time, Version, Workload};
 /// and closed loops, two engine versions, and drafting at the default time and at the start of a step.
 #[test]
 fn one_replica_is_an_engine() {
-    for (version, draft_at) in
-        [(Version::default(), None), (Version::default(), Some(DraftAt::StepStart)), (Version::V0, None)]
-    {
+    for (version, draft_at) in [
+        (Version::default(), None),
+        (Version::default(), Some(DraftAt::StepStart)),
+        (Version::V0, None),
+        (Version::Sglang0_5_23, None),
+    ] {
         for (arrivals, caching) in [(Arrivals::Open, false), (Arrivals::Closed { clients: 12 }, true)] {
             let mut setup = Setup::new(requests(150, 8.0, 80, 1));
             setup.config.version = version;

@@ -77,8 +77,8 @@ impl Replica for BookedReplica<'_> {
         self.book.borrow_mut().ended.extend(new);
     }
 
-    fn records(&self) -> &RequestRecords {
-        self.inner.records()
+    fn first_token(&self, index: RequestId) -> (Time, Outcome) {
+        self.inner.first_token(index)
     }
 
     fn load(&self) -> Load {

@@ -4,6 +4,7 @@ mod alike;
 mod conservation;
 mod flows;
 mod queueing;
+mod ranks;
 mod scaling;
 mod setup;
 mod silence;

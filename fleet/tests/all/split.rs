@@ -274,8 +274,8 @@ impl Replica for BookedReplica<'_> {
         }
     }
 
-    fn records(&self) -> &RequestRecords {
-        self.inner.records()
+    fn first_token(&self, index: RequestId) -> (Time, Outcome) {
+        self.inner.first_token(index)
     }
 
     fn load(&self) -> Load {

@@ -5,6 +5,7 @@ use crate::spec::problem::Result;
 use crate::spec::split::{Sharing, SplitSpec};
 use foretoken_fleet::{Link, Role, RouterSpec, Scaling, ScalingRule, Signals};
 use foretoken_policies::PolicySpec;
+use foretoken_sim::MOST_RANKS;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,12 @@ pub struct FleetSpec {
     /// How the number of replicas follows the load; absent: the number does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,
+    /// Whether the replicas are the data-parallel ranks of one server of a mixture of experts. All target passes then
+    /// begin when the last rank has planned its own and end with the longest, and a rank without work makes a dummy
+    /// pass. Experts are priced at the tokens of all ranks if `hardware.target` says how many ranks share them
+    /// (`data_parallel`). Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lock_step: bool,
     /// Price of one GPU for an hour, in any currency, above 0; `foretoken fleet` needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_gpu_hour: Option<f64>,
@@ -206,6 +213,7 @@ impl FleetSpec {
             problem_at(&format!("router.{}.{key}", self.router.name()), format!("{}.{key}: {why}", self.router.name()))
         })?;
         self.check_scaling(doc)?;
+        self.check_lock_step(doc)?;
         if let Some(price) = self.price_gpu_hour.filter(|price| !(*price > 0.0 && price.is_finite())) {
             let problem = problem_at("price_gpu_hour", format!("fleet.price_gpu_hour: {price} is not a price above 0"));
             return Err(problem.help("the price of one GPU for an hour, such as 2.5"));
@@ -220,6 +228,20 @@ impl FleetSpec {
 }
 
 impl FleetSpec {
+    /// Checks that the replicas can be the ranks of one server, if they are.
+    fn check_lock_step(&self, doc: &Document) -> Result<()> {
+        let kinds = self.replicas.kinds();
+        let why = match (&kinds[..], &self.scaling) {
+            _ if !self.lock_step => return Ok(()),
+            ([kind], _) if kind.role != Role::Both => "ranks serve whole requests: leave the role out",
+            ([_], Some(_)) => "the ranks of a server do not change in number: remove fleet.scaling",
+            ([kind], None) if kind.count as usize > MOST_RANKS => "a server has at most 128 ranks",
+            ([_], None) => return Ok(()),
+            _ => "the ranks of a server are alike: write replicas = 8",
+        };
+        Err(doc.problem_at(&Path::of("fleet.lock_step"), format!("fleet.lock_step: {why}")))
+    }
+
     /// Checks the `[fleet.scaling]` table, and that the fleet can grow.
     fn check_scaling(&self, doc: &Document) -> Result<()> {
         let Some(scaling) = &self.scaling else { return Ok(()) };

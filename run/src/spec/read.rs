@@ -65,9 +65,22 @@ impl Experiment {
     /// Checks the `[fleet]` table. Refuses a fleet in an experiment with `[live]` or `[observe]`, because these
     /// tables are about a single engine.
     fn check_fleet(&self, doc: &Document) -> Result<()> {
+        let sharing = self.hardware.target.machine().map_or(1, |machine| machine.data_parallel);
+        let ranks = self.fleet.iter().filter(|fleet| fleet.lock_step).map(|fleet| fleet.replicas.number()).sum::<u32>();
+        if sharing > 1 && sharing != ranks {
+            let path = Path::of("hardware.target").key(self.hardware.target.name()).key("data_parallel");
+            let message =
+                format!("{sharing} data-parallel ranks share the experts, but {ranks} replicas run in lock step");
+            let help = format!("write [fleet] with replicas = {sharing}, lock_step = true and router = \"vllm-dp\"");
+            return Err(doc.problem_at(&path, message).help(help));
+        }
         let Some(fleet) = &self.fleet else { return Ok(()) };
         fleet.check(doc)?;
         let problem_at = |path: &str, message: &str| doc.problem_at(&Path::of(path), message.to_owned());
+        if fleet.lock_step && self.engine.release().sglang {
+            let problem = problem_at("fleet.lock_step", "fleet.lock_step: SGLang's ranks have rules of their own");
+            return Err(problem.help("they are not simulated: choose another engine.version, or leave lock_step out"));
+        }
         if self.live.is_some() || self.observe.is_some() {
             let problem = problem_at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
             return Err(problem.help("leave [fleet] out, or simulate without the other"));

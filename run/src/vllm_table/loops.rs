@@ -55,9 +55,11 @@ impl<'a> Loops<'a> {
         Ok((loops, sample))
     }
 
-    /// Runs each policy in a closed loop of `clients` clients with every seed. Returns the results in the order of
-    /// `policies`.
+    /// Runs each policy in a closed loop of `clients` clients for each replica with every seed. Returns the results in
+    /// the order of `policies`. An engine's batch has requests of its own replica only.
     pub fn measure(&mut self, clients: u32, policies: &[PolicySpec]) -> Result<Vec<Measured>> {
+        let replicas = self.variant.experiment.fleet.as_ref().map_or(1, |fleet| fleet.replicas.number());
+        let clients = clients * replicas;
         let (first, last) = self.window(clients);
         let settings: Vec<Setting> =
             self.seeds.iter().map(|&seed| self.setting(clients, last + 1, seed)).collect::<Result<_>>()?;
@@ -67,7 +69,7 @@ impl<'a> Loops<'a> {
             .into_par_iter()
             .map(|(policy, setting)| run_loop(setting, policy, (first, last), clients, self.interrupt))
             .collect::<Result<_>>()?;
-        Ok(runs.chunks(settings.len()).map(Measured::of).collect())
+        Ok(runs.chunks(settings.len()).map(|seeds| Measured::of(seeds, replicas)).collect())
     }
 
     /// The ids of the two requests whose arrivals begin and end the measurement. In a closed loop, requests of equal
@@ -88,11 +90,12 @@ impl<'a> Loops<'a> {
 }
 
 impl Measured {
-    fn of(seeds: &[Window]) -> Measured {
+    /// The results of one replica, if `replicas` of them served the clients.
+    fn of(seeds: &[Window], replicas: u32) -> Measured {
         let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
         seeds.iter().flat_map(|w| &w.sizes).for_each(|(&size, steps)| *sizes.entry(size).or_default() += steps);
         Measured {
-            tok_s: seeds.iter().map(|w| w.tok_s).collect(),
+            tok_s: seeds.iter().map(|w| w.tok_s / f64::from(replicas)).collect(),
             accepted: seeds.iter().map(|w| w.accepted).collect(),
             kv_peak: seeds.iter().map(|w| w.kv_peak).fold(0.0, f64::max),
             sizes,

@@ -106,6 +106,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             if self.has_work() && !self.stuck {
                 self.turn()?;
             } else {
+                self.scheduler.idle();
                 match self.arrivals.next_at() {
                     at if at >= until => return Ok(()),
                     at => self.executor.wait_until(at),
@@ -116,6 +117,47 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the requests that have arrived by the engine's clock, if every later one comes at `until` or later.
+    /// Returns whether the engine has work.
+    pub(crate) fn receive(&mut self, until: Time) -> bool {
+        self.arrivals.know_until(until);
+        self.executor.begin_iteration();
+        self.add_arrived();
+        if !self.is_busy() {
+            self.scheduler.idle();
+        }
+        self.is_busy()
+    }
+
+    /// Whether the engine has work, without the requests that it has not [received](Engine::receive).
+    pub(crate) fn is_busy(&self) -> bool {
+        self.has_work() && !self.stuck
+    }
+
+    /// Makes one turn of the loop.
+    ///
+    /// # Errors
+    /// A pass failed; the executor's error.
+    pub(crate) fn one_turn(&mut self) -> Result<(), E::Error> {
+        self.turn()
+    }
+
+    /// From now on the engine computes each step by itself. Returns the executor.
+    pub(crate) fn be_step_by_step(&mut self) -> &mut E {
+        self.scheduler.be_step_by_step();
+        &mut self.executor
+    }
+
+    /// Moves the engine's clock to `at`, if it is earlier.
+    pub(crate) fn wait_until(&mut self, at: Time) {
+        self.executor.wait_until(at);
+    }
+
+    /// Whether a request has ended since the ends were last taken.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.arrivals.has_ended()
     }
 
     /// The engine's clock. While the engine works, this is the end of the last step.

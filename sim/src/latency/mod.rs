@@ -69,6 +69,13 @@ pub trait LatencyModel: Send + Sync {
     /// Time of one pass. The engine calls this once or a few times in each step, so it must not allocate.
     fn pass(&self, shape: PassShape) -> Time;
 
+    /// Time of the pass of one of several data-parallel ranks, whose passes together have `all` new tokens. The tokens
+    /// of all ranks go through the experts, which are spread over the GPUs of all ranks. By default, as
+    /// [`pass`](LatencyModel::pass): the model knows nothing of other ranks.
+    fn pass_beside(&self, shape: PassShape, _all: u64) -> Time {
+        self.pass(shape)
+    }
+
     /// Time of a pass that only writes the keys and values of its tokens, as the first pass of a block drafter does. It
     /// has no attention, no feed-forward block and no output head. By default, the pass takes what its tokens add to a
     /// pass without tokens: a round of a block drafter has the constant part of a pass once.

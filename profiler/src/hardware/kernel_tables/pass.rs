@@ -20,6 +20,29 @@ pub struct KernelPass {
     pairs: Vec<(Option<f64>, Curve)>,
     fixed_s: f64,
     token_s: f64,
+    #[serde(default, skip_serializing_if = "Shared::is_none")]
+    shared: Shared,
+}
+
+/// What data-parallel ranks share.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Shared {
+    /// Number of ranks.
+    pub(super) ranks: u32,
+    /// Experts and exchanges between ranks, by the tokens of all ranks.
+    pub(super) experts: Curve,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared { ranks: 1, experts: Curve::new(Vec::new()) }
+    }
+}
+
+impl Shared {
+    fn is_none(&self) -> bool {
+        self.ranks == 1
+    }
 }
 
 /// What the times of a pass come from.
@@ -38,12 +61,18 @@ impl KernelPass {
         decode: Grid,
         pairs: Vec<(Option<f64>, Curve)>,
         (fixed_s, token_s): (f64, f64),
+        shared: Shared,
     ) -> KernelPass {
-        KernelPass { tokens, head, decode, pairs, fixed_s, token_s }
+        KernelPass { tokens, head, decode, pairs, fixed_s, token_s, shared }
     }
 
-    /// Time of a pass, seconds.
+    /// Time of a pass, seconds. Each data-parallel rank has a pass of this shape.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
+        self.seconds(shape, shape.batched * u64::from(self.shared.ranks))
+    }
+
+    /// Time of a pass, seconds. `all` is the number of tokens of all data-parallel ranks.
+    fn seconds(&self, shape: PassShape, all: u64) -> f64 {
         if shape.batched == 0 {
             return self.fixed_s;
         }
@@ -65,6 +94,9 @@ impl KernelPass {
                 seconds += curve.at(more);
             }
         }
+        if self.shared.ranks > 1 {
+            seconds += self.shared.experts.at(all as f64);
+        }
         seconds
     }
 }
@@ -72,5 +104,9 @@ impl KernelPass {
 impl LatencyModel for KernelPass {
     fn pass(&self, shape: PassShape) -> Time {
         Time::from_s(self.pass_s(shape))
+    }
+
+    fn pass_beside(&self, shape: PassShape, all: u64) -> Time {
+        Time::from_s(self.seconds(shape, all))
     }
 }

@@ -39,6 +39,11 @@ pub struct KernelsSpec {
     /// Expert parallelism: each GPU holds whole experts. If false, each expert is split over all GPUs. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expert_parallel: bool,
+    /// Number of data-parallel ranks of the server whose experts are spread over the GPUs of all ranks, or split over
+    /// them without `expert_parallel`. Above 1 it needs a fleet of this number of replicas with `fleet.lock_step`.
+    /// Default: 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub data_parallel: u32,
     /// Bits of a number in the KV cache (vLLM `kv_cache_dtype`), 1 to 32. Default: `bits.kv` of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_bits: Option<f64>,
@@ -96,6 +101,10 @@ impl Engine {
 fn one() -> u32 {
     1
 }
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(x: &u32) -> bool {
+    *x == one()
+}
 fn memory_utilization() -> f64 {
     RooflineSpec::new("", "").memory_utilization
 }
@@ -143,6 +152,7 @@ impl KernelsSpec {
             model: self.model.clone(),
             tensor_parallel: self.tensor_parallel,
             expert_parallel: self.expert_parallel,
+            data_parallel: self.data_parallel,
             kv_bits: self.kv_bits,
             weight_only: self.weight_only,
             memory_utilization: self.memory_utilization,
@@ -212,6 +222,7 @@ impl KernelsSpec {
         let setup = Setup {
             tensor_parallel: self.tensor_parallel,
             expert_parallel: self.expert_parallel,
+            data_parallel: self.data_parallel,
             blocks: self.fp8_blocks,
             marlin: self.marlin,
             gpu: &gpu,

@@ -4,11 +4,11 @@ use super::attention::{self, Heads};
 use super::curve::{Curve, Grid};
 use super::experts::{self, Block};
 use super::latent;
-use super::pass::KernelPass;
+use super::pass::{KernelPass, Shared};
 use super::products::{BF16, Products};
 use super::recurrent;
 use super::table_set::{Missing, TableSet};
-use super::terms::{Setup, Sum, Term, kind};
+use super::terms::{self, Setup, Sum, Term, kind};
 use crate::hardware::floors::{self, SMALL_KERNELS};
 use crate::hardware::models::{Attention, FeedForward, LayerGroup, ModelShape};
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ pub(super) fn sum(tables: &TableSet, shape: &ModelShape, setup: Setup) -> Result
         setup,
         shape,
         terms: Vec::new(),
+        shared: Vec::new(),
         head: Vec::new(),
         decodes: Vec::new(),
         pairs: Vec::new(),
@@ -110,7 +111,7 @@ impl Sum<'_> {
                 }
                 // The router chooses in 16 bits on each GPU.
                 self.product(count, BF16, f64::from(total), hidden)?;
-                let n = self.setup.tensor_parallel;
+                let n = self.setup.tensor_parallel * self.setup.data_parallel;
                 let (split, spread) = if self.setup.expert_parallel { (1, n) } else { (n, 1) };
                 let width = latent.unwrap_or(self.shape.hidden);
                 let kinds = experts::kinds(self.tables, bits.experts, bits.expert_activations, self.setup.blocks);
@@ -119,11 +120,26 @@ impl Sum<'_> {
                 if self.setup.marlin {
                     curve = experts::by_marlin(self.tables, &kinds, block, &curve)?;
                 }
-                self.term(count, 1.0, curve);
-                self.reduce(count)
+                match self.setup.data_parallel {
+                    1 => {
+                        self.term(count, 1.0, curve);
+                        self.reduce(count)
+                    }
+                    _ => self.share(count, curve, (n, f64::from(width))),
+                }
             }
             FeedForward::None => Ok(()),
         }
+    }
+
+    /// Adds `count` blocks of experts that `gpus` GPUs of all data-parallel ranks share. The tokens of all ranks are
+    /// gathered, and outputs are summed and scattered back. Both together move what an all-reduce moves.
+    fn share(&mut self, count: f64, experts: Curve, (gpus, width): (u32, f64)) -> Result<(), Missing> {
+        self.tables.note("tokens are gathered and outputs scattered between ranks in the time of an all-reduce".into());
+        let exchange = terms::curve(self.tables, gpus)?;
+        self.shared.push(Term { count, size: 1.0, curve: experts });
+        self.shared.push(Term { count, size: width, curve: exchange });
+        Ok(())
     }
 
     /// Adds `count` dense blocks whose inner width is `inner` on all GPUs together.
@@ -166,6 +182,10 @@ impl Sum<'_> {
             Grid::new(decode.collect()),
             pairs.collect(),
             (self.fixed_s, self.token_s),
+            Shared {
+                ranks: self.setup.data_parallel,
+                experts: Curve::sampled(list(sizes(&self.shared)), |m| at(&self.shared, m)),
+            },
         )
     }
 }

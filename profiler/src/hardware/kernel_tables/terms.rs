@@ -13,6 +13,7 @@ use crate::hardware::models::ModelShape;
 pub(super) struct Setup<'a> {
     pub(super) tensor_parallel: u32,
     pub(super) expert_parallel: bool,
+    pub(super) data_parallel: u32,
     /// Whether fp8 weights have a scale for each block.
     pub(super) blocks: bool,
     /// Whether experts in 4 bits run by Marlin kernels.
@@ -35,6 +36,8 @@ pub(super) struct Sum<'a> {
     pub(super) setup: Setup<'a>,
     pub(super) shape: &'a ModelShape,
     pub(super) terms: Vec<Term>,
+    /// Kernels that run over the tokens of all data-parallel ranks. Empty for one rank.
+    pub(super) shared: Vec<Term>,
     pub(super) head: Vec<Term>,
     /// (count, times) of one new token of each request, by requests and context.
     pub(super) decodes: Vec<(f64, Grid)>,

@@ -5,7 +5,7 @@ use super::package::order;
 use super::{Engine, KernelPass, KernelsSpec, Package, Provenance};
 use crate::hardware::gpus::GpuName;
 use crate::hardware::models::{Attention, FeedForward, LayerGroup, ModelChoice, ModelShape};
-use foretoken_sim::PassShape;
+use foretoken_sim::{LatencyModel, PassShape};
 use parquet::basic::Compression;
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -241,6 +241,34 @@ fn a_verification_reads_the_context_once() {
     assert!(more(1000) > read && more(1000) < 4.0 * read, "{} and {read}", more(1000));
     // As if each draft were a request, the context would be read four times.
     assert!(pass.pass_s(of(16, 3, 1000)) < pass.pass_s(of(64, 0, 1000)));
+}
+
+/// Two ranks of a GPU share the experts: their table is that of two GPUs, at the tokens of both, and the exchange of
+/// tokens takes an all-reduce. The rest is a pass of the rank's own tokens.
+#[test]
+fn ranks_share_experts_at_the_tokens_of_all() {
+    let tables = Tables::new();
+    let mut sparse = shape();
+    sparse.layers[0].feed_forward = FeedForward::Experts {
+        total: 8,
+        active: 2,
+        intermediate: 512,
+        shared_intermediate: 0,
+        latent: None,
+        gated: true,
+    };
+    let names = ["hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "num_tokens"];
+    let of = |m: i64, ms| (vec![1024, 512, 2, 8, 1, 2, m], vec!["bfloat16", "power_law_1.2"], ms);
+    let rows = vec![of(1, 0.1), of(64, 0.4), of(128, 0.8)];
+    tables.put("moe/vllm/0.24.0/moe", &Rows(&names, &["moe_dtype", "distribution"], rows));
+    let spec = KernelsSpec { data_parallel: 2, expert_parallel: true, ..tables.spec(sparse) };
+    let pass = spec.build().unwrap();
+    let one = PassShape { requests: 64, batched: 64, context: 64 * 500, pairs: 64 * 501 };
+    let more = (pass.pass_beside(one, 128) - pass.pass_beside(one, 64)).as_s();
+    // The synthetic all-reduce of 2 GPUs rises by 0.016 ms from 1024 to 1024^2 values.
+    let reduce = 0.016e-3 * 64.0 * 1024.0 / ((1 << 20) - 1024) as f64;
+    assert!((more / (3.0 * (0.4e-3 + reduce)) - 1.0).abs() < 1e-6, "{more}");
+    assert_eq!(pass.pass(one), pass.pass_beside(one, 128), "ranks of equal passes");
 }
 
 #[test]

@@ -105,12 +105,13 @@ impl RooflineSpec {
             peak * speed * self.compute_efficiency.unwrap_or(share)
         };
         let (messages, link_bytes) = self.messages(work);
+        let (exchanges, exchanged_bytes) = self.exchanges(work);
         let small = bandwidth(fits.small.bandwidth);
         let layer_s = self.layer_overhead_s.unwrap_or(SMALL_KERNELS * fits.small.floor_s);
         let mut times = KernelTimes {
             fixed_s: self.pass_overhead_s.unwrap_or(floors::PASS_S)
                 + work.layers * layer_s
-                + messages * self.all_reduce_s.unwrap_or(fits.all_reduce.floor_s)
+                + (messages + exchanges) * self.all_reduce_s.unwrap_or(fits.all_reduce.floor_s)
                 + kernels.attentions * fits.attention.floor_s
                 + kernels.recurrences * fits.recurrent.floor_s,
             products: Vec::new(),
@@ -129,6 +130,8 @@ impl RooflineSpec {
             token_s: kernels.attention_token_bytes / n / bandwidth(fits.attention.token_bandwidth)
                 + (kernels.norm_bytes + kernels.activation_bytes / n) / small
                 + link_bytes / (gpu.link_bytes_s * fits.all_reduce.bandwidth),
+            ranks: f64::from(self.data_parallel),
+            exchanged_s: exchanged_bytes / (gpu.link_bytes_s * fits.all_reduce.bandwidth),
             expert_reuse: self.expert_reuse,
             experts_read: ExpertsRead::new(&self.experts_read),
         };
@@ -147,18 +150,38 @@ impl RooflineSpec {
             times.fixed_s += e.layers * fit.floor_s;
             // Each expert that a token uses reads and writes its numbers of 16 bits. Split over GPUs, each does so; if
             // experts are spread, each GPU has a part of them.
-            let spread = if self.expert_parallel { n } else { 1.0 };
+            let gpus = n * f64::from(self.data_parallel);
+            let spread = if self.expert_parallel { gpus } else { 1.0 };
             let numbers = 4.0 * e.active * e.layers * work.expert_width / spread;
-            times.token_s += numbers / bandwidth(fit.token_bandwidth);
+            // The experts of data-parallel ranks move the tokens of all ranks.
+            let token_s = if self.data_parallel > 1 { &mut times.exchanged_s } else { &mut times.token_s };
+            *token_s += numbers / bandwidth(fit.token_bandwidth);
             times.experts.push(ExpertTimes {
                 total: e.total,
                 miss: 1.0 - e.active / e.total,
-                moved_s: e.parameters / n * e.bits / 8.0 / bandwidth(fit.bandwidth),
-                computed_s: 2.0 * e.active * e.parameters / n / flops(e.activations, fit.flops),
+                moved_s: e.parameters / gpus * e.bits / 8.0 / bandwidth(fit.bandwidth),
+                computed_s: 2.0 * e.active * e.parameters / gpus / flops(e.activations, fit.flops),
                 join: fit.join,
             });
         }
         Ok(times)
+    }
+
+    /// For data-parallel ranks: (number of collective operations of a pass between ranks, bytes that a pass moves over
+    /// each link for one token of any rank). (0, 0) for one rank.
+    ///
+    /// In a layer with experts the tokens of all ranks are gathered on all GPUs, and the experts' outputs are summed
+    /// and scattered back (vLLM's default, `allgather_reducescatter`). Both together move what an all-reduce of the
+    /// tokens of all ranks moves, and replace the layer's second all-reduce.
+    fn exchanges(&self, work: &Work) -> (f64, f64) {
+        let gpus = f64::from(self.tensor_parallel * self.data_parallel);
+        match self.data_parallel {
+            1 => (0.0, 0.0),
+            _ => {
+                let bytes = 2.0 * (gpus - 1.0) / gpus * work.expert_width * 2.0;
+                (2.0 * work.sparse_layers, work.sparse_layers * bytes)
+            }
+        }
     }
 
     /// For a tensor-parallel group of GPUs: (number of collective operations of a pass, bytes that a pass moves over
@@ -173,6 +196,10 @@ impl RooflineSpec {
             return (0.0, 0.0);
         }
         let n = f64::from(self.tensor_parallel);
+        if self.data_parallel > 1 {
+            let reduces = 2.0 * work.layers - work.sparse_layers;
+            return (reduces, reduces * 2.0 * (n - 1.0) / n * work.hidden * 2.0);
+        }
         let reduce_bytes = 2.0 * (n - 1.0) / n * work.hidden * 2.0;
         let sparse = if self.expert_parallel { work.sparse_layers } else { 0.0 };
         let exchange_bytes = 2.0 * (n - 1.0) / n * work.expert_width * 2.0 * work.active_experts / n;

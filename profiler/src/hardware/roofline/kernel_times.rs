@@ -20,6 +20,10 @@ pub(super) struct KernelTimes {
     pub(super) request_s: f64,
     /// Seconds for each token: of small kernels, all-reduces, and the queries and outputs of attention.
     pub(super) token_s: f64,
+    /// Number of data-parallel ranks.
+    pub(super) ranks: f64,
+    /// Seconds for each token of any rank: of the exchange between data-parallel ranks, and of what experts move.
+    pub(super) exchanged_s: f64,
     pub(super) expert_reuse: f64,
     pub(super) experts_read: ExpertsRead,
 }
@@ -54,17 +58,20 @@ impl KernelTimes {
         self.products.push(ProductTimes { moved_s, computed_s, join });
     }
 
-    pub(super) fn pass_s(&self, shape: PassShape) -> f64 {
+    /// Seconds of a pass. `all` is the number of tokens of all data-parallel ranks; `None`: each has as many.
+    pub(super) fn pass_s(&self, shape: PassShape, all: Option<u64>) -> f64 {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
         let products = self.products.iter().map(|p| p.join.seconds(p.moved_s, p.computed_s * tokens)).sum::<f64>();
-        let choosers = tokens - (tokens - 1.0).max(0.0) * self.expert_reuse;
-        let counted = self.experts_read.at(tokens);
+        let all = all.map_or(tokens * self.ranks, |all| all as f64);
+        let choosers = all - (all - 1.0).max(0.0) * self.expert_reuse;
+        let counted = self.experts_read.at(all);
         let experts = self.experts.iter().map(|e| {
             let read = counted.unwrap_or_else(|| e.total * (1.0 - e.miss.powf(choosers)));
-            e.join.seconds(read * e.moved_s, e.computed_s * tokens)
+            e.join.seconds(read * e.moved_s, e.computed_s * all)
         });
         let experts = experts.sum::<f64>();
         let attention = self.attention.iter().map(|a| a.joined(shape)).sum::<f64>();
-        self.fixed_s + products + experts + attention + self.request_s * requests + self.token_s * tokens
+        let exchanged = self.exchanged_s * all;
+        self.fixed_s + products + experts + attention + self.request_s * requests + self.token_s * tokens + exchanged
     }
 }

@@ -85,10 +85,15 @@ impl BlockTimes {
 }
 
 impl Roofline {
-    /// Time of a pass, seconds.
+    /// Time of a pass, seconds. Each data-parallel rank has a pass of this shape.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
+        self.seconds(shape, None)
+    }
+
+    /// Time of a pass, seconds. `all` is the number of tokens of all data-parallel ranks; `None`: each has as many.
+    fn seconds(&self, shape: PassShape, all: Option<u64>) -> f64 {
         let seconds = match &self.form {
-            Form::Kernels(times) => times.pass_s(shape),
+            Form::Kernels(times) => times.pass_s(shape, all),
             Form::Common(times) => times.pass_s(shape),
         };
         seconds * self.time_factor
@@ -114,6 +119,10 @@ impl CommonTimes {
 impl LatencyModel for Roofline {
     fn pass(&self, shape: PassShape) -> Time {
         Time::from_s(self.pass_s(shape))
+    }
+
+    fn pass_beside(&self, shape: PassShape, all: u64) -> Time {
+        Time::from_s(self.seconds(shape, Some(all)))
     }
 
     fn context_pass(&self, shape: PassShape) -> Time {

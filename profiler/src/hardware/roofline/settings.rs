@@ -26,6 +26,11 @@ pub struct RooflineSpec {
     /// false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expert_parallel: bool,
+    /// Number of data-parallel ranks of the server whose experts are spread over the GPUs of all ranks, or split over
+    /// them without `expert_parallel`. Each rank has `tensor_parallel` GPUs with all other weights, and its own memory
+    /// for KV. Above 1 it needs `floors`, and a fleet of this number of replicas with `fleet.lock_step`. Default: 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub data_parallel: u32,
     /// Numbers of experts that replace the model's numbers, for example to try a mixture of experts in place of a dense
     /// block. Absent: the model's experts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,6 +118,10 @@ fn is_unchanged(x: &f64) -> bool {
 fn one() -> u32 {
     1
 }
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(x: &u32) -> bool {
+    *x == one()
+}
 fn yes() -> bool {
     true
 }
@@ -131,6 +140,7 @@ impl RooflineSpec {
             model: ModelChoice::preset(model),
             tensor_parallel: one(),
             expert_parallel: false,
+            data_parallel: one(),
             experts: None,
             expert_reuse: 0.0,
             experts_read: Vec::new(),
@@ -182,6 +192,21 @@ impl RooflineSpec {
         if self.tensor_parallel == 0 {
             return Err(bad("tensor_parallel", "must be at least 1"));
         }
+        match self.data_parallel {
+            1 => {}
+            0 => return Err(bad("data_parallel", "must be at least 1")),
+            _ if !self.floors => {
+                return Err(bad(
+                    "floors",
+                    "passes of data-parallel ranks are known with floors only: leave floors out",
+                ));
+            }
+            _ if shape.work().kernels.experts.is_empty() => {
+                let why = format!("{} has no experts that ranks could share", shape.name);
+                return Err(bad("data_parallel", format!("{why}: leave it out, replicas of it run apart")));
+            }
+            _ => {}
+        }
         if let Some(e) = self.experts
             && !(1..=e.total).contains(&e.active)
         {
@@ -225,12 +250,15 @@ impl RooflineSpec {
         }
     }
 
-    /// The memory for KV that weights and activations leave on all GPUs together.
+    /// The memory for KV that weights and activations leave on all GPUs of a data-parallel rank together. A rank has
+    /// its part of the experts, and all other weights.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, work) = (self.gpu.gpu()?, self.shape()?.work());
         let n = f64::from(self.tensor_parallel);
         let room = n * (gpu.memory_bytes * self.memory_utilization - self.activation_bytes);
-        Ok(Memory::new(&work, room - work.weight_bytes, n))
+        let experts: f64 = work.blocks.iter().filter(|b| b.total > 1.0).map(|b| b.total * b.bytes).sum();
+        let elsewhere = experts * (1.0 - 1.0 / f64::from(self.data_parallel));
+        Ok(Memory::new(&work, room - (work.weight_bytes - elsewhere), n))
     }
 }
 

@@ -5,7 +5,7 @@ use super::pass::Form;
 use crate::hardware::floors::{self, SMALL_KERNELS, floors};
 use crate::hardware::gpus::GpuChoice;
 use crate::hardware::models::Experts;
-use foretoken_sim::PassShape;
+use foretoken_sim::{LatencyModel, PassShape};
 
 fn spec(gpu: &str, model: &str) -> RooflineSpec {
     RooflineSpec::new(gpu, model)
@@ -123,4 +123,25 @@ fn bad_settings_name_their_key() {
     assert!(fault(spec("h100", "vicuna7b")).contains("vicuna-7b"));
     let negative = RooflineSpec { pass_overhead_s: Some(-1.0), ..spec("h100", "vicuna-7b") };
     assert!(fault(negative).starts_with("pass_overhead_s"));
+}
+
+/// Four ranks of one GPU share the experts: a rank's pass takes the experts' times of all tokens on a quarter of the
+/// weights. With no other rank's tokens it is faster than a GPU with all experts, and each token elsewhere slows it.
+#[test]
+fn ranks_share_experts_and_have_memory_of_their_own() {
+    let alone = spec("h200", "qwen3-30b-a3b");
+    let ranks = RooflineSpec { data_parallel: 4, expert_parallel: true, ..alone.clone() };
+    let shape = PassShape { requests: 64, batched: 64, context: 64_000, pairs: 64_064 };
+    let at = |all| ranks.build().unwrap().pass_beside(shape, all).as_s();
+    assert!(at(64) < at(256) && at(256) < at(1024), "{} {} {}", at(64), at(256), at(1024));
+    let equal = ranks.build().unwrap().pass(shape).as_s();
+    assert!((equal - at(256)).abs() < 1e-12, "ranks of equal passes");
+    // 64 tokens choose nearly all of 128 experts: a quarter of them is read on a rank, and all on one GPU.
+    assert!(at(256) < 0.6 * alone.build().unwrap().pass_s(shape));
+    let [own, shared] = [&alone, &ranks].map(|s| s.memory().unwrap().kv_bytes);
+    let experts: f64 = alone.shape().unwrap().work().blocks.iter().map(|b| b.total * b.bytes).sum();
+    assert!(((shared - own) / (0.75 * experts) - 1.0).abs() < 1e-9);
+    let fault = |s: RooflineSpec| s.check().unwrap_err().to_string();
+    assert!(fault(RooflineSpec { floors: false, ..ranks.clone() }).starts_with("floors"));
+    assert!(fault(RooflineSpec { data_parallel: 2, ..spec("h100", "llama-3.1-8b") }).contains("no experts"));
 }

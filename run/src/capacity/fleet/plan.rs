@@ -35,6 +35,12 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
             return Err(wrong("fleet.replicas", "the search is for the number of replicas, and fleet.replicas lists kinds of them")
                 .help("leave it out; `foretoken run` compares mixes: fleet.replicas = { sweep = [8, [{ count = 6 }, { count = 2, ... }]] }"));
         }
+        if fleet.lock_step {
+            let message = "the search is for a number of replicas, and these are the ranks of one server";
+            return Err(
+                wrong("fleet.lock_step", message).help("`foretoken capacity` finds the rate that one server carries")
+            );
+        }
         if fleet.scaling.is_some() {
             return Err(wrong(
                 "fleet.scaling",

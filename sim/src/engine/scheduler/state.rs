@@ -262,6 +262,11 @@ impl<'a> Scheduler<'a> {
         &self.rules
     }
 
+    /// From now on no steps are computed in one go.
+    pub(crate) fn be_step_by_step(&mut self) {
+        self.rules.skip_stretches = false;
+    }
+
     /// The KV memory of the target and of the draft model.
     pub fn kv_cache_manager(&self) -> &KvCacheManager {
         &self.kv_cache_manager
