@@ -91,11 +91,11 @@ fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
     for case in &cases {
         // If a timed pass has draft tokens and the file does not say whether the drafter ran, the time counts as the
         // time of the target's and the drafter's passes together.
-        let drafts = case.shape.requests.iter().any(|r| r.num_draft_tokens > 0);
+        let drafts = case.requests.iter().any(|r| r.num_draft_tokens > 0);
         unknown += usize::from(case.drafter.is_none() && drafts);
         let part = if case.drafter == Some(false) { Part::Target } else { Part::Step };
         let mut r = row(source, part, case.median_s);
-        for q in &case.shape.requests {
+        for q in &case.requests {
             let count = q.count;
             let decodes = q.query_len == q.num_draft_tokens + 1;
             r.context += u64::from(count) * u64::from(q.kv_len.saturating_sub(q.query_len));
@@ -239,15 +239,14 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
         .help("say it: --draft-length N (sglang:spec_num_steps; 0 without speculation)")
     })?;
     for step in steps.iter().filter(|s| !s.is_heartbeat()) {
-        let s = &step.scheduled;
-        let decodes = s.decode_requests;
+        let decodes = step.decode_requests;
         f.rows.push(StepRow {
             k,
             decodes,
             verified: u64::from(decodes) * u64::from(k + 1),
-            prompts: s.prefill_requests,
-            prompt_tokens: s.prefill_tokens,
-            context: s.decode_kv_tokens + s.prefill_kv_tokens,
+            prompts: step.prefill_requests,
+            prompt_tokens: step.prefill_tokens,
+            context: step.decode_kv_tokens + step.prefill_kv_tokens,
             ..row(source, Part::Step, step.wall_s)
         });
     }
@@ -344,12 +343,8 @@ mod tests {
     fn drafted(proposed: Option<u64>) -> (u32, bool) {
         drafted_by_sglang(&sglang_requests::RequestSpeculation {
             verify_steps: 4,
-            correct_drafts: 3,
             correct_drafts_histogram: vec![2, 1, 1],
             proposed_drafts: proposed,
-            cap_length: None,
-            cap_lens_histogram: vec![],
-            block_accept_length: None,
         })
     }
 

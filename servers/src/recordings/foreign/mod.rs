@@ -22,4 +22,3 @@ pub mod vllm_bench;
 pub mod vllm_forward;
 
 pub use detect::{Format, detect, detect_bytes};
-pub use rate::Rate;
