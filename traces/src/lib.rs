@@ -27,7 +27,7 @@ pub use drawn::Drawn;
 pub use error::TraceError;
 pub use format::TraceFormat;
 pub use open::raw;
-pub use readers::{Gives, Trace, read, read_specforge, read_tree_steps};
+pub use readers::{Gives, Trace, read};
 pub use spec::{ArrivalSpec, Batch, LengthSpec, MooncakePoisson, T3, WorkloadSpec};
 pub use stats::{ArrivalStats, BinStats, LengthStats, RecordedStats, TraceStats, inspect};
 pub use trace_spec::{Columns, FailedRows, Sample, Ties, TimeUnit, TraceSpec, Turns, Unsorted, ZeroTokens};

@@ -1,5 +1,5 @@
-//! Reads results of `python -m sglang.benchmark.serving` (bench_serving): the requests of its client. A file has one run
-//! per line.
+//! Reads results of `python -m sglang.benchmark.serving` (bench_serving): the requests of its client. Each line of a
+//! file is a run.
 //!
 //! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
 //! `sglang/benchmark/serving.py` (`benchmark`). The file has no start times, so the run cannot be replayed.

@@ -1,6 +1,7 @@
 //! Reads the step records of DSpark, the scheduler of SGLang that chooses how many draft tokens to verify. They have
-//! the times of each verify step's parts and, for each request, how many tokens were verified and accepted. A server with `SGLANG_DSPARK_DEBUG_DUMP=all` keeps the records and returns them from `GET /server_info`.
-//! The file is the answer to this request.
+//! the times of each verify step's parts and, for each request, how many tokens were verified and accepted. A server
+//! with `SGLANG_DSPARK_DEBUG_DUMP=all` keeps the records and returns them from `GET /server_info`. The file is the
+//! answer to this request.
 //!
 //! SGLang was not run to make this reader: the format is from the released source of 0.5.23,
 //! `speculative/dspark_components/dspark_observability.py` (the records),
