@@ -4,7 +4,7 @@
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
-use foretoken_report::intact::frames::{FrameError, Kind, Next, Reader, Writer};
+use foretoken_traces::intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ mod drawn;
 mod error;
 mod format;
 pub mod generate;
+pub mod intact;
 pub mod limits;
 mod open;
 mod pipe;

@@ -3,10 +3,10 @@
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
-use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_run::cells::{AGAIN, Manifest, RUNS_JSON, TAPES};
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_servers::compare::live_runs::Standing;
+use foretoken_traces::intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

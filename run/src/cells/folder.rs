@@ -192,7 +192,7 @@ impl Folder {
         // The manifest is written before the experiment, because --resume recognises a run by its manifest.
         let written = [(EXPERIMENT, Some(&text)), (KERNELS, kernels.as_ref())];
         let files = written.into_iter().filter_map(|(name, text)| {
-            text.map(|t| (name.to_owned(), foretoken_report::intact::seal::digest(t.as_bytes())))
+            text.map(|t| (name.to_owned(), foretoken_traces::intact::seal::digest(t.as_bytes())))
         });
         self.write_manifest(plan, files.collect(), None, false)?;
         if let Some(kernels) = &kernels {

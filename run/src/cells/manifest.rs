@@ -3,7 +3,7 @@
 
 use crate::plan::Plan;
 use crate::spec::problem::{Problem, Result};
-use foretoken_report::intact::seal::{self, Syntax};
+use foretoken_traces::intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
