@@ -47,7 +47,6 @@ pub fn begin(folder: &Path, marker: &str) -> Result<Lock> {
     Ok(lock)
 }
 
-/// Does the file `marker` say that its folder is unfinished?
 pub fn is_unfinished(marker: &Path) -> bool {
     std::fs::read(marker).is_ok_and(|bytes| bytes == UNFINISHED.as_bytes())
 }

@@ -53,7 +53,6 @@ pub struct ObservedCell {
     pub seed: u64,
     /// How the run ended: `done`, `interrupted`, `killed`, or a text that says how the server was lost.
     pub ended: String,
-    /// Number of requests that were sent in the run.
     pub sent: usize,
     /// Number of requests of the run that were answered to their end.
     pub answered: u64,
@@ -248,7 +247,6 @@ impl Runner<'_> {
         self.result_of(id, &recording)
     }
 
-    /// Computes the results of the cell `id` from its recording.
     fn result_of(&self, id: CellId, recording: &Recording) -> Result<CellResult> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);

@@ -21,9 +21,7 @@ pub enum Acting {
     Unknown(String),
     /// The gain in mean E2E over what the engine runs now, at each load of the log.
     Gains {
-        /// The policy in the seat.
         policy: String,
-        /// What the engine runs now.
         now: String,
         /// Each load with the gain; `None` without requests that finish.
         gains: Vec<(String, Option<Gain>)>,

@@ -23,7 +23,6 @@ pub struct AiperfRequest {
     pub start_s: f64,
     /// Number of prompt tokens.
     pub input: u32,
-    /// Number of output tokens.
     pub output: u32,
     /// The request's rounds, as (drafted tokens, accepted tokens, number of rounds). Empty without speculation.
     pub rounds: Vec<(u32, u32, u64)>,

@@ -13,7 +13,6 @@ use std::path::Path;
 
 const HINT: &str = "give what sglang.benchmark.serving wrote to its --output-file (SGLang 0.5.23)";
 
-/// A run of SGLang's `bench_serving`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRun {
     /// Mean tokens that a request gets in a verify step, with the target's own token. The mean is over the time since
@@ -46,7 +45,6 @@ struct Raw {
     errors: Option<Vec<String>>,
 }
 
-/// Reads the runs from a file of SGLang's `bench_serving`.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     parse(path, &file::bytes(path)?)
 }

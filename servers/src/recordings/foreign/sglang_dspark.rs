@@ -35,9 +35,7 @@ pub struct DsparkStep {
     pub batch_size: Option<u32>,
     /// Number of tokens in the verify pass, including the padding of its CUDA graph.
     pub verify_tokens: Option<u32>,
-    /// Seconds that drafting took on the GPU in the step.
     pub draft_gpu_s: Option<f64>,
-    /// Seconds that the target's verify pass took on the GPU.
     pub verify_gpu_s: Option<f64>,
     /// The step's requests; `None` if they were not recorded.
     pub requests: Option<Vec<DsparkRequest>>,

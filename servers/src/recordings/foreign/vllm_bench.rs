@@ -14,7 +14,6 @@ use std::path::Path;
 
 const HINT: &str = "give what `vllm bench serve --save-result --save-detailed` wrote (vLLM 0.32 or 0.33)";
 
-/// A run of `vllm bench serve`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRun {
     /// The growth of the server's speculation counters during the run; `None` if the server did not speculate.
@@ -28,7 +27,6 @@ pub struct BenchRun {
 pub struct SpeculationTotals {
     /// Number of rounds during the run. A round is a request's draft tokens of one step.
     pub num_drafts: u64,
-    /// Number of tokens drafted during the run.
     pub draft_tokens: u64,
     /// `[i]`: share of all rounds in which the draft token at position i was accepted. Rounds without a draft token at
     /// position i count as not accepted.
@@ -65,7 +63,6 @@ struct Raw {
     spec_decode_per_position_acceptance_rates: Option<Vec<Amount>>,
 }
 
-/// Reads the runs from a file of `vllm bench serve`.
 pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
     parse(path, &file::bytes(path)?)
 }

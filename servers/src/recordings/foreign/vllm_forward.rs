@@ -87,7 +87,6 @@ struct RawLatency {
     median: Amount,
 }
 
-/// Reads the results of `vllm bench forward`.
 pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
     parse(path, &file::bytes(path)?)
 }

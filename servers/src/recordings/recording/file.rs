@@ -28,7 +28,6 @@ pub struct RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Starts a recording in a new file.
     pub fn create(path: &Path, head: &Head) -> io::Result<RecordingWriter> {
         let mut file = File::create(path)?;
         let mut writer = Writer::begin(Vec::new(), KIND)?;
