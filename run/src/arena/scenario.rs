@@ -82,7 +82,6 @@ pub struct Numbers {
     /// Share of requests (0 to 1) that met every latency bound of the experiment's `[slo]` table; absent if there is no
     /// bound.
     pub slo: Option<f64>,
-    /// Number of requests that finished in the run.
     pub finished: u64,
     /// Was the run overloaded, that is, did the queue grow as long as requests arrived?
     pub behind: bool,

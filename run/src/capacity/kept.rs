@@ -11,9 +11,7 @@ use foretoken_report::{
     CapacityWords, Carried, Column, Figure, Key, ReportError, Staged, TriedRate, capacity_figures, column, write_rows,
 };
 
-/// Name of the file with the results of a capacity search as text.
 pub const CAPACITY_TEXT: &str = "capacity.txt";
-/// Name of the HTML page with the results of a capacity search.
 pub const PAGE: &str = "capacity.html";
 
 /// Writes all files with the results of a capacity search into `folder`; the figures and the HTML page only if
@@ -34,7 +32,6 @@ pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Re
 }
 
 impl Answer {
-    /// The results of the capacity search as the text of a JSON file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

@@ -11,11 +11,8 @@ use std::path::PathBuf;
 /// plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchId {
-    /// Index of the search's variant among the experiment's variants.
     pub variant: usize,
-    /// Index of the search's policy among the experiment's policies.
     pub policy: usize,
-    /// Index of the search's seed among the experiment's seeds.
     pub seed: usize,
 }
 
@@ -57,7 +54,6 @@ impl Store {
         stored.filter(|stored| stored.plan == self.plan).map(|stored| stored.found).unwrap_or_default()
     }
 
-    /// Writes what was found so far in the search `id`.
     pub fn save(&self, id: SearchId, found: &impl Serialize) -> Result<()> {
         let bytes = serde_json::to_vec(&Stored { plan: self.plan.clone(), found });
         let bytes = bytes.expect("plain data always serialises");

@@ -44,7 +44,6 @@ pub struct Assembled {
 
 /// The policy that the headline names first.
 pub struct Advised {
-    /// The policy's label.
     pub policy: String,
     /// The policy's speedup over plain decoding with the first seed, for each combination of swept values.
     pub speedups: Vec<Option<f64>>,
@@ -250,7 +249,6 @@ fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
 pub struct Unfinished {
     /// The finished cells, in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
-    /// Warnings of the finished cells, one line each.
     pub warnings: Vec<String>,
     /// One sentence for each cell whose stored file is damaged.
     pub damaged: Vec<String>,

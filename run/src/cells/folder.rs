@@ -236,7 +236,6 @@ impl Folder {
         self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
 
-    /// The path of the results folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -251,12 +250,10 @@ impl Folder {
         self.path.join(SHARDS)
     }
 
-    /// Path of the subfolder of the results folder with the SVG figures.
     pub fn figures(&self) -> PathBuf {
         self.path.join(FIGURES)
     }
 
-    /// Path of the subfolder of the results folder with the HTML page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
     }

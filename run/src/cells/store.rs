@@ -100,7 +100,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the folder of finished cells of the plan with the given digest.
     pub fn open(results: &Folder, plan_digest: &str) -> Result<Store> {
         let folder = results.cells();
         std::fs::create_dir_all(&folder)
@@ -167,7 +166,6 @@ impl Store {
         CellFile::create(&self.path(id), (self.key, name(id))).map_err(write_problem)
     }
 
-    /// Writes the results of a finished cell to its file.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
         let mut file = self.begin(id)?;
         let _ = split(&stored.records).all(|piece| file.add(piece));

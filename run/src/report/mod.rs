@@ -44,7 +44,6 @@ pub fn make_of(folder: &Path, made: &mut Assembled) -> Result<Option<PathBuf>> {
 
 /// An HTML page of results that was written.
 pub struct Written {
-    /// The path of the written HTML page.
     pub page: PathBuf,
     /// A paragraph on how the results differ from the other results folder with which the page compares them; `None`
     /// without another folder.

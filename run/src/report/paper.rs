@@ -7,7 +7,6 @@ use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Mark, Report, Staged, column_figures};
 use std::path::Path;
 
-/// Name of the CSV file with the numbers of every run.
 const NUMBERS: &str = "numbers.csv";
 
 /// A column of the CSV file [`NUMBERS`]: its heading and the function that reads its number from a run's results.

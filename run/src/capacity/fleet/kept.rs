@@ -16,7 +16,6 @@ use foretoken_sim::metrics::Slo;
 /// Name of the file with the results of the search for the smallest fleet as text.
 pub const FLEET_TEXT: &str = "fleet.txt";
 
-/// Name of the HTML page with the results of the search for the smallest fleet.
 pub const PAGE: &str = "fleet.html";
 
 /// Writes all files with the results of the search for the smallest fleet into `folder`. Writes the figure (latency

@@ -50,7 +50,6 @@ impl Store {
         stored.filter(|stored| stored.plan == self.plan).unwrap_or_default()
     }
 
-    /// Writes all runs of the search `id`.
     pub fn save(&self, id: SearchId, probes: &StoredProbes) -> Result<()> {
         let stored = StoredProbes { plan: self.plan.clone(), ..probes.clone() };
         let bytes = serde_json::to_vec(&stored).expect("plain data always serialises");
