@@ -25,7 +25,6 @@ pub struct Fit {
     /// The coefficients of the pass time: α per token of context, γ per batched token, δ per pass, in seconds. All are
     /// at least 0.
     pub coefficients: Coefficients,
-    /// Mean relative error of the fitted pass times.
     pub mean_error: f64,
     /// Largest relative error of the fitted pass times.
     pub max_error: f64,

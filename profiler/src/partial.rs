@@ -36,7 +36,6 @@ pub enum PartialError {
     Io {
         /// Path of the file of the unfinished measurement.
         path: PathBuf,
-        /// The error of the operating system.
         cause: std::io::Error,
     },
     /// Another process is writing to the file of the unfinished measurement.

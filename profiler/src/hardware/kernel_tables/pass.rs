@@ -22,7 +22,6 @@ pub struct KernelPass {
     token_s: f64,
 }
 
-/// What the times of a pass come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The package with its version, the system and the engine.
@@ -42,7 +41,6 @@ impl KernelPass {
         KernelPass { tokens, head, decode, pairs, fixed_s, token_s }
     }
 
-    /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         if shape.batched == 0 {
             return self.fixed_s;

@@ -16,7 +16,6 @@ pub struct Roofline {
     pub(super) time_factor: f64,
 }
 
-/// How a roofline computes the time of a pass.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
     /// From measured floors and shares of each kind of kernel.
@@ -85,7 +84,6 @@ impl BlockTimes {
 }
 
 impl Roofline {
-    /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let seconds = match &self.form {
             Form::Kernels(times) => times.pass_s(shape),
