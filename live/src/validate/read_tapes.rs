@@ -12,9 +12,7 @@ use foretoken_sim::Outcome;
 use foretoken_traces::intact::frames::Cut;
 use std::path::Path;
 
-/// The tapes of a results folder.
 pub struct Tapes<'a> {
-    /// The results folder.
     pub folder: &'a Path,
     /// The folder's manifest, which lists the finished files with their digests.
     pub manifest: &'a Manifest,
@@ -22,7 +20,6 @@ pub struct Tapes<'a> {
     pub intact: bool,
 }
 
-/// The result of reading a tape.
 pub enum Recording {
     /// The tape, complete or partial.
     Of(Box<Tape>),

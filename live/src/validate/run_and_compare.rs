@@ -61,17 +61,13 @@ pub struct Request<'a> {
     pub now: fn() -> String,
 }
 
-/// The result of a validation, which compares live runs with simulations.
 pub struct Outcome {
-    /// The comparison of live and simulated runs.
     pub validation: Validation,
-    /// The results folder.
     pub folder: PathBuf,
     /// Wall time of the whole validation, seconds.
     pub wall_s: f64,
 }
 
-/// Runs an experiment on a device and compares the runs with the simulator.
 pub fn run_and_compare(request: Request) -> Result<Outcome> {
     let begun = Instant::now();
     let mut plan = load_plan(request.experiment, request.sets)?;
@@ -116,7 +112,6 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
 
 /// What to compare: the live runs of an existing folder with simulations.
 pub struct Comparing<'a> {
-    /// The results folder with the live runs to compare.
     pub folder: &'a Path,
     /// The profile whose costs predict the runs. `None`: the profile that the folder's validation measured, else the
     /// experiment's.

@@ -9,7 +9,6 @@ use foretoken_servers::compare::pass_errors::{PassErrors, PassKind, PassTimes};
 use foretoken_sim::live::{Round, StepTrace};
 use foretoken_sim::{ContextReads, LatencyModel, Pair, PassShape, Time};
 
-/// Predicted and measured times of recorded passes.
 #[derive(Default)]
 pub struct PredictedPasses {
     /// Errors of the predicted pass times, by kind of pass (prefill, verify, decode) and model.

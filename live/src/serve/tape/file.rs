@@ -36,7 +36,6 @@ enum EventRef<'a> {
     End(&'a Tail),
 }
 
-/// Appends the steps of a run to a tape file (a log).
 pub struct TapeWriter {
     out: Writer<BufWriter<File>>,
     path: PathBuf,
@@ -45,7 +44,6 @@ pub struct TapeWriter {
 }
 
 impl TapeWriter {
-    /// Starts the tape in a new file.
     pub fn create(path: &Path, head: &Head) -> io::Result<TapeWriter> {
         let out = Writer::begin(BufWriter::with_capacity(1 << 18, File::create(path)?), KIND)?;
         let mut tape = TapeWriter { out, path: path.to_path_buf(), body: Vec::new(), flushed: Time::ZERO };
@@ -83,7 +81,6 @@ impl TapeWriter {
 /// Why a tape cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TapeError {
-    /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The file is not a tape.

@@ -92,12 +92,10 @@ pub struct Tail {
     pub rejected: Vec<u32>,
 }
 
-/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TapeEnding {
     /// All requests of the workload ended.
     Done,
-    /// The user interrupted the run.
     Interrupted,
     /// The device failed; the text is its error.
     Failed(String),
