@@ -1,7 +1,7 @@
 //! The numbers of one scenario of the arena: latencies, rates and counts of the run of each policy with each seed. The
 //! arena's table is made from them.
 
-use super::field::REFERENCES;
+use super::field::{read, references};
 use crate::plan::Plan;
 use crate::spec::arena::{Arena, ArenaSet};
 use crate::spec::document::Path;
@@ -127,10 +127,10 @@ impl Part {
     }
 }
 
-/// Is the policy one of the oracles in [`REFERENCES`], with the same settings?
+/// Is the policy one of the oracles in [`references`], with the same settings?
 fn is_reference(spec: &PolicySpec) -> bool {
     let label = spec.label();
-    REFERENCES.iter().any(|text| super::field::read(text).is_some_and(|r| r.label() == label))
+    references().any(|text| read(&text).is_ok_and(|r| r.label() == label))
 }
 
 impl Numbers {
