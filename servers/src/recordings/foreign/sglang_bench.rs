@@ -5,8 +5,8 @@
 //! `sglang/benchmark/serving.py` (`benchmark`). The file has no start times, so the run cannot be replayed.
 
 use super::file::same_length;
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -43,10 +43,6 @@ struct Raw {
     input_lens: Option<Vec<u32>>,
     output_lens: Option<Vec<u32>>,
     errors: Option<Vec<String>>,
-}
-
-pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
-    parse(path, &file::bytes(path)?)
 }
 
 /// Reads the runs from a file of SGLang's `bench_serving` with the content `bytes`. `path` is the file's name in
@@ -99,7 +95,7 @@ pub(super) mod tests {
 
     #[test]
     fn runs_are_read() {
-        let runs = of(GOOD.as_bytes(), read).unwrap();
+        let runs = of(GOOD.as_bytes(), parse).unwrap();
         let wanted = BenchRun {
             accept_length: Some(2.5),
             requests: Some(vec![
@@ -114,13 +110,13 @@ pub(super) mod tests {
     fn runs_without_details_are_read() {
         let totals = format!("{}}}", &GOOD[..GOOD.find(", \"input_lens\"").unwrap()])
             .replace("\"accept_length\": 2.5", "\"accept_length\": null");
-        let runs = of(format!("{GOOD}\n{totals}\n").as_bytes(), read).unwrap();
+        let runs = of(format!("{GOOD}\n{totals}\n").as_bytes(), parse).unwrap();
         assert_eq!((&runs[1].requests, runs[1].accept_length), (&None, None));
     }
 
     #[test]
     fn damaged_files_are_refused() {
-        damage(GOOD.as_bytes(), &[], read);
+        damage(GOOD.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("[20, 7]", "[20]", "output_lens has 2 values, but input_lens has 1"),
             ("[20, 7]", "[20, -7]", "input_lens[1]: invalid value: integer `-7`"),
@@ -130,7 +126,7 @@ pub(super) mod tests {
             ("\"completed\": 1", "\"completed\": 2", "completed is 2, but 1 of 2 requests have an error"),
             ("\"completed\": 1, ", "", "missing field `completed`"),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

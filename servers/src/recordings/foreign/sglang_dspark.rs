@@ -8,8 +8,8 @@
 //! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (their place in the answer). The
 //! server keeps at most the last 200,000 steps.
 
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -92,12 +92,6 @@ struct RawRequest {
     correct_drafts: u32,
 }
 
-/// Reads from a file the records of SGLang's scheduler DSpark. Returns one entry for each data-parallel rank that has
-/// records.
-pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
-    parse(path, &file::bytes(path)?)
-}
-
 /// Reads the records of SGLang's scheduler DSpark from `bytes`, the content of a file. Returns one entry for each
 /// data-parallel rank that has records. `path` is the file's name in errors.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<DsparkRecords>, Unread> {
@@ -175,7 +169,7 @@ pub(super) mod tests {
 
     #[test]
     fn records_are_read() {
-        let records = of(GOOD.as_bytes(), read).unwrap();
+        let records = of(GOOD.as_bytes(), parse).unwrap();
         let request = |prefix_len, verify_len, correct_drafts| DsparkRequest { prefix_len, verify_len, correct_drafts };
         let full = DsparkStep {
             batch_size: Some(2),
@@ -194,7 +188,7 @@ pub(super) mod tests {
     fn simulated_acceptance_shows_and_may_exceed_what_was_verified() {
         let simulated = GOOD.replace("\"simulate_acc_len\": null", "\"simulate_acc_len\": 3.0");
         let longer = with(&simulated, "\"verify_len\": 4", "\"verify_len\": 1");
-        let records = of(&longer, read).unwrap();
+        let records = of(&longer, parse).unwrap();
         assert_eq!(records[0].simulated_accept_length, Some(3.0));
     }
 
@@ -208,7 +202,7 @@ pub(super) mod tests {
 
     #[test]
     fn damaged_files_are_refused() {
-        damage(GOOD.as_bytes(), &[], read);
+        damage(GOOD.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("\"dspark_info_record\"", "\"x\"", "f: has no steps, but a mean length: avg_spec_accept_length 3.00"),
             ("\"internal_states\"", "\"x\"", "f, line 1: missing field `internal_states`"),
@@ -219,7 +213,7 @@ pub(super) mod tests {
             ("\"verify_len\": 4", "\"verify_len\": 3", "reqs[0]: acc_len is 4, but only 3 tokens were verified"),
             ("\"draft_gpu_ms\": 1.5", "\"draft_gpu_ms\": NaN", "draft_gpu_ms: invalid type: string \"NaN\""),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

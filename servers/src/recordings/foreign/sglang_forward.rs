@@ -11,8 +11,8 @@
 //! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not be
 //! in the file.
 
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use rmp_serde::decode::Error;
 use serde::Deserialize;
@@ -89,11 +89,6 @@ struct RawQueued {
     num_decode_requests: u32,
     sum_decode_kv_tokens: u64,
     var_decode_kv_tokens: Amount,
-}
-
-/// Reads the steps from a file of SGLang's forward-pass metrics, in the file's order.
-pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
-    parse(path, &file::bytes(path)?)
 }
 
 /// Reads the steps from a file of SGLang's forward-pass metrics with the content `bytes`, in the file's order. `path`
@@ -205,14 +200,14 @@ pub(super) mod tests {
 
     #[test]
     fn messages_are_read() {
-        let steps = of(&two_messages(), read).unwrap();
+        let steps = of(&two_messages(), parse).unwrap();
         assert_eq!(steps[0], FIRST);
         assert_eq!((steps.len(), steps[0].is_heartbeat(), steps[1].is_heartbeat()), (2, false, true));
     }
 
     #[test]
     fn json_lines_are_read() {
-        let steps = of(format!("{JSON}\n{JSON}\n").as_bytes(), read).unwrap();
+        let steps = of(format!("{JSON}\n{JSON}\n").as_bytes(), parse).unwrap();
         assert_eq!(steps, [FIRST, FIRST]);
     }
 
@@ -226,15 +221,15 @@ pub(super) mod tests {
 
     #[test]
     fn positional_messages_are_read() {
-        assert_eq!(of(&positional(1, 0.0125), read).unwrap(), [FIRST]);
+        assert_eq!(of(&positional(1, 0.0125), parse).unwrap(), [FIRST]);
     }
 
     #[test]
     fn damaged_messages_are_refused() {
-        damage(&two_messages(), &[STEP.len() / 2], read);
-        damage(&positional(1, 0.0125), &[], read);
+        damage(&two_messages(), &[STEP.len() / 2], parse);
+        damage(&positional(1, 0.0125), &[], parse);
         let cut = &two_messages()[..STEP.len() / 2 + 20];
-        assert_eq!(of(cut, read).unwrap_err(), "f: message 1 (byte 417): worker_id: is cut off");
+        assert_eq!(of(cut, parse).unwrap_err(), "f: message 1 (byte 417): worker_id: is cut off");
         // If the message has no field names, the error names a field by its index.
         for (bytes, error) in [
             (positional(2, 0.5), "message 0 (byte 0): version: the schema is 2, only 1 is known"),
@@ -247,26 +242,26 @@ pub(super) mod tests {
             // The message has a text that claims to be 4 GiB long.
             (vec![0x92, 0x01, 0xdb, 0xff, 0xff, 0xff, 0xff, b'w'], "[1]: is cut off"),
         ] {
-            let found = of(&bytes, read).unwrap_err();
+            let found = of(&bytes, parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
         // The message is nested deeper than a stack allows.
-        assert!(of(&vec![0x91; 1_000_000], read).is_err());
+        assert!(of(&vec![0x91; 1_000_000], parse).is_err());
         let mut deep = vec![0x81, 0xa1, b'x'];
         deep.extend(vec![0x91; 1_000_000]);
-        assert!(of(&deep, read).is_err());
+        assert!(of(&deep, parse).is_err());
     }
 
     #[test]
     fn damaged_json_is_refused() {
-        damage(JSON.as_bytes(), &[], read);
+        damage(JSON.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("\"version\":1", "\"version\":2", "f, line 1: version: the schema is 2"),
             ("\"wall_time\":0.0125", "\"wall_time\":NaN", "wall_time: invalid type: string \"NaN\""),
             (":64", ":-64", "scheduled_requests.sum_prefill_kv_tokens: invalid value: integer `-64`"),
             ("\"sum_prefill_tokens\":900,", "", "queued_requests: missing field `sum_prefill_tokens`"),
         ] {
-            let found = of(&with(JSON, from, to), read).unwrap_err();
+            let found = of(&with(JSON, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

@@ -7,8 +7,8 @@
 //! `_calculate_spec_decoding_metrics`), `observability/req_time_stats.py` (times) and
 //! `managers/scheduler_components/batch_result_processor.py` (the counts).
 
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -59,11 +59,6 @@ struct Raw {
 struct RawReason {
     #[serde(rename = "type")]
     kind: String,
-}
-
-/// Reads the requests from an SGLang server's log of request metrics, in the order in which the requests ended.
-pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
-    parse(path, &file::bytes(path)?)
 }
 
 /// Reads the requests from an SGLang server's log of request metrics with the content `bytes`, in the order in which
@@ -131,7 +126,7 @@ pub(super) mod tests {
 
     #[test]
     fn records_are_read() {
-        let records = of(GOOD.as_bytes(), read).unwrap();
+        let records = of(GOOD.as_bytes(), parse).unwrap();
         let first = RequestRecord {
             prompt_tokens: Some(40),
             completion_tokens: 16,
@@ -151,9 +146,9 @@ pub(super) mod tests {
     #[test]
     fn aborted_and_plain_requests_are_read() {
         let abort = r#"{"request_parameters": "{}", "id": "a", "finish_reason": {"type": "abort", "message": "m"}, "weight_version": "default", "e2e_latency": 1.5, "completion_tokens": 0}"#;
-        let record = of(abort.as_bytes(), read).unwrap().remove(0);
+        let record = of(abort.as_bytes(), parse).unwrap().remove(0);
         assert_eq!((record.prompt_tokens, record.completion_tokens, record.speculation), (None, 0, None));
-        let found = of(&with(abort, "abort", "stop"), read).unwrap_err();
+        let found = of(&with(abort, "abort", "stop"), parse).unwrap_err();
         assert_eq!(found, "f, line 1: has no prompt_tokens, but it was not aborted");
     }
 
@@ -161,7 +156,7 @@ pub(super) mod tests {
     fn damaged_files_are_refused() {
         let first = GOOD.find('\n').unwrap();
         // A file that is cut at the end of a line looks like a shorter log, so these cuts need not be errors.
-        damage(GOOD.as_bytes(), &[first, first + 1, GOOD.len() - 1], read);
+        damage(GOOD.as_bytes(), &[first, first + 1, GOOD.len() - 1], parse);
         for (from, to, error) in [
             (
                 "[2, 1, 0, 3]",
@@ -181,7 +176,7 @@ pub(super) mod tests {
             ("1700000000.25", "-1", "line 2: request_received_ts: is negative"),
             ("{\"type\": \"length\", \"length\": 16}", "null", "finish_reason: invalid type: null"),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

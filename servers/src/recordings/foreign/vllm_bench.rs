@@ -6,8 +6,8 @@
 //! or, with `--append-result`, one run per line.
 
 use super::file::same_length;
+use super::json;
 use super::number::{Amount, amounts};
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -61,10 +61,6 @@ struct Raw {
     spec_decode_num_drafts: Option<u64>,
     spec_decode_draft_tokens: Option<u64>,
     spec_decode_per_position_acceptance_rates: Option<Vec<Amount>>,
-}
-
-pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
-    parse(path, &file::bytes(path)?)
 }
 
 /// Reads the runs from a file of `vllm bench serve` with the content `bytes`. `path` is the file's name in errors.
@@ -149,7 +145,7 @@ pub(super) mod tests {
 
     #[test]
     fn requests_are_read() {
-        let runs = of(GOOD.as_bytes(), read).unwrap();
+        let runs = of(GOOD.as_bytes(), parse).unwrap();
         let wanted = BenchRun {
             speculation: Some(SpeculationTotals { num_drafts: 3, draft_tokens: 6, per_position: vec![0.75, 0.25] }),
             requests: vec![
@@ -165,7 +161,7 @@ pub(super) mod tests {
         let older = GOOD
             .replace("\"server_queue_times\": [0.001, null], \"server_ttfts\": [0.12, null], ", "")
             .replace("spec_decode", "diffusion");
-        let runs = of(format!("{GOOD}\n{older}").as_bytes(), read).unwrap();
+        let runs = of(format!("{GOOD}\n{older}").as_bytes(), parse).unwrap();
         assert_eq!((&runs[1].speculation, &runs[1].requests), (&None, &runs[0].requests));
     }
 
@@ -174,13 +170,13 @@ pub(super) mod tests {
         let from = GOOD.find("\"input_lens\"").unwrap();
         let to = GOOD.find("\"spec_decode_acceptance_rate\"").unwrap();
         let totals = format!("{}{}", &GOOD[..from], &GOOD[to..]);
-        let error = of(totals.as_bytes(), read).unwrap_err();
+        let error = of(totals.as_bytes(), parse).unwrap_err();
         assert_eq!(error, "f, line 1: has no input_lens: it was saved without --save-detailed");
     }
 
     #[test]
     fn damaged_files_are_refused() {
-        damage(GOOD.as_bytes(), &[], read);
+        damage(GOOD.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("[30, 12]", "[30]", "output_lens has 2 values, but input_lens has 1"),
             ("[30, 12]", "[30, -12]", "input_lens[1]: invalid value: integer `-12`"),
@@ -195,7 +191,7 @@ pub(super) mod tests {
             ("spec_decode_draft_tokens", "x", "has no spec_decode_draft_tokens"),
             ("\"label\"", "\"total_input_sequences\": 2, \"label\"", "is a run of a pooling model"),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

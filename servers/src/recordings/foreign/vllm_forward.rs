@@ -6,8 +6,8 @@
 //! `--kv-len-jitter 0` is given, the benchmark draws lengths around the requested lengths. The results have the
 //! lengths that were run.
 
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
@@ -87,10 +87,6 @@ struct RawLatency {
     median: Amount,
 }
 
-pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
-    parse(path, &file::bytes(path)?)
-}
-
 /// Reads the results of `vllm bench forward` from `bytes`, the content of a file. `path` is the file's name in
 /// errors.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardCase>, Unread> {
@@ -155,7 +151,7 @@ pub(super) mod tests {
 
     #[test]
     fn cases_are_read() {
-        let cases = of(GOOD.as_bytes(), read).unwrap();
+        let cases = of(GOOD.as_bytes(), parse).unwrap();
         let verify = ForwardRequest { query_len: 4, kv_len: 100, num_draft_tokens: 3, chunked: false, count: 1 };
         let chunk = ForwardRequest { query_len: 8, kv_len: 20, num_draft_tokens: 0, chunked: true, count: 1 };
         let wanted = [
@@ -167,7 +163,7 @@ pub(super) mod tests {
 
     #[test]
     fn damaged_files_are_refused() {
-        damage(GOOD.as_bytes(), &[], read);
+        damage(GOOD.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("\"kv_len\": 100", "\"kv_len\": -1", "line 3: [0].requests[0].kv_len: invalid value: integer `-1`"),
             ("\"kv_len\": 100", "\"kv_len\": 3", "case 0 (verify): requests[0]: kv_len is less than query_len"),
@@ -184,11 +180,11 @@ pub(super) mod tests {
             ("_and_drafter", "_and_more", "ranks[0].timing_scope: \"target_and_more\" is not known"),
             ("\"median\": 1250.5", "\"median\": -1", "[0].ranks[0].latency_us.median: is negative"),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
-        assert_eq!(of(b"[]", read).unwrap_err(), "f: has no cases");
+        assert_eq!(of(b"[]", parse).unwrap_err(), "f: has no cases");
         let none = br#"[{"case": "a", "requests": [], "median_us": 1, "ranks": []}]"#;
-        assert_eq!(of(none, read).unwrap_err(), "f: case 0 (a): has no requests");
+        assert_eq!(of(none, parse).unwrap_err(), "f: case 0 (a): has no requests");
     }
 }
