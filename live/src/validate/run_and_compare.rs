@@ -11,7 +11,7 @@ use crate::profiling::{Asked, Limits};
 use crate::serve::{Models, Timed, check, open_timed, prompts};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Density, Profile, Role, Truth, Until};
-use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, RUNS_JSON, Speed, TAPES, digest};
+use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, RUNS_JSON, Speed, TAPES, digest, make_folder};
 use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::profiled::{self, Either};
 use foretoken_run::setting::Setting;
@@ -140,9 +140,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
         not_of_its_own(path, &profile.fitted_to, &manifest.files)?;
     }
     let to = comparing.output.unwrap_or_else(|| path.to_path_buf());
-    std::fs::create_dir_all(&to).map_err(|e| {
-        Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
-    })?;
+    make_folder(&to).map_err(|e| e.help("choose another with -o"))?;
     let given = given.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
     let costs = match given {
         Some(path) => format!("{}: {}", profile.as_ref().map_or(PROFILED, |p| p.word), path.display()),
@@ -239,8 +237,7 @@ fn serve(
     folder: &Folder,
     interrupt: &AtomicBool,
 ) -> Result<Runs> {
-    std::fs::create_dir_all(folder.path().join(TAPES))
-        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
+    make_folder(&folder.path().join(TAPES))?;
     let spec = plan.variants[0].experiment.validate.clone().unwrap_or_default();
     let policies: Vec<PolicySpec> = plan.policies.iter().map(|p| p.spec.clone()).collect();
     let seed = plan.seeds[0];

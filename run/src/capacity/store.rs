@@ -1,7 +1,7 @@
 //! Stores the probes of a search on disk as soon as each ends, so that an interrupted search can continue.
 
-use crate::cells::{Folder, PROBES, write_problem};
-use crate::spec::problem::{Problem, Result};
+use crate::cells::{Folder, PROBES, make_folder, write_problem};
+use crate::spec::problem::Result;
 use foretoken_report::Staged;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -37,8 +37,7 @@ impl Store {
     /// experiment's plan.
     pub fn open(results: &Folder, plan: &str, name: &str) -> Result<Store> {
         let folder = results.path().join(PROBES);
-        std::fs::create_dir_all(&folder)
-            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
+        make_folder(&folder)?;
         Ok(Store { folder, name: name.to_owned(), plan: plan.to_owned() })
     }
 

@@ -8,7 +8,7 @@ use super::fleet_entry::fleet_entry;
 use super::folder::Folder;
 use super::id::{CellId, ids, key, swept};
 use super::store::Store;
-use super::unwritten::write_problem;
+use super::unwritten::{make_folder, write_problem};
 use super::warnings::Warnings;
 use crate::arena::Scenario;
 use crate::compare::Comparison;
@@ -276,9 +276,9 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
 }
 
-fn keep_figures(folder: &Folder, figures: &[Figure]) -> Result<()> {
+/// Writes figures into the results folder.
+pub fn keep_figures(folder: &Folder, figures: &[Figure]) -> Result<()> {
     let to = folder.figures();
-    std::fs::create_dir_all(&to)
-        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())))?;
+    make_folder(&to)?;
     write_figures(&to, figures).map_err(write_problem)
 }

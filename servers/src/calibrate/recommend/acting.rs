@@ -31,9 +31,6 @@ pub enum Acting {
 }
 
 /// Simulates the policy in the seat and what the engine runs now. `folder` holds a calibration from the log of a seat.
-///
-/// # Errors
-/// The folder holds no calibration with a log of a seat, or the simulation was interrupted.
 pub fn acting(folder: &Path, interrupt: &AtomicBool) -> Result<Acting> {
     let known = Known::read(folder)?;
     let Some(seat) = known.seat.clone() else {
