@@ -143,8 +143,6 @@ commands! {
         Open, open::OpenArgs;
         /// Merge the finished shards of a run
         Merge, merge::MergeArgs;
-        /// Measure how fast the simulator runs an experiment
-        Bench, bench::BenchArgs;
     }
     "This program" {
         /// Print a script with which a shell completes foretoken's commands

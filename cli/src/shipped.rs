@@ -8,8 +8,6 @@ use foretoken_run::spec::problem::{Problem, Result, nearest};
 use foretoken_run::spec::text;
 use std::path::Path;
 
-const BENCH_POISSON: &str = include_str!("../experiments/bench-poisson.toml");
-
 /// Name and text of each shipped experiment. The text is the file `experiments/NAME.toml`.
 const SHIPPED: [(&str, &str); 13] = [
     ("quickstart", include_str!("../experiments/quickstart.toml")),
@@ -23,7 +21,7 @@ const SHIPPED: [(&str, &str); 13] = [
     ("observe-text", include_str!("../experiments/observe-text.toml")),
     ("serve", include_str!("../experiments/serve.toml")),
     ("live-cpu", include_str!("../experiments/live-cpu.toml")),
-    ("bench-poisson", BENCH_POISSON),
+    ("bench-poisson", include_str!("../experiments/bench-poisson.toml")),
     ("bench-poisson-fixed4", include_str!("../experiments/bench-poisson-fixed4.toml")),
 ];
 
@@ -45,11 +43,6 @@ pub fn text_of(name: &str) -> Result<&'static str> {
 /// The plan of an experiment with the overrides `sets`. `file` is a file or the name of a shipped experiment.
 pub fn load(file: &Path, sets: &[String]) -> Result<Plan> {
     Plan::of(read_document(file, sets)?, folder(file))
-}
-
-/// The plan of the built-in experiment that `foretoken bench` times if the user gives no file.
-pub fn yardstick(sets: &[String]) -> Result<Plan> {
-    Plan::of_text("bench-poisson.toml", BENCH_POISSON, sets, Path::new(""))
 }
 
 /// Reads an experiment and applies the overrides `sets`. `file` is a path or the name of a shipped experiment. If a

@@ -137,7 +137,7 @@ fn truth() -> Done {
     let text = include_bytes!("../seeds/truth-table/measured");
     let end = text.iter().position(|&b| b == b'\n').ok_or("a line of JSON")?;
     let kind = foretoken_traces::truth::KIND;
-    let mut file = foretoken_report::intact::frames::Writer::begin(Vec::new(), kind)?;
+    let mut file = foretoken_traces::intact::frames::Writer::begin(Vec::new(), kind)?;
     file.frame(&text[..end])?;
     file.frame(&zstd::encode_all(&text[end + 1..], 1)?)?;
     let table = TruthTable::parse(Path::new("measured"), file.into_inner().as_slice())?;

@@ -63,7 +63,7 @@ fn read<T: Debug>(data: &[u8], parse: impl Fn(&Path, &[u8]) -> Result<Vec<T>, Un
         Err(error) => said::unread(&error, FILE),
         Ok(all) => said::finite(&all),
     }
-    if let Err(error) = readers::detect_bytes(Path::new(FILE), data) {
+    if let Err(error) = readers::detect(Path::new(FILE), data) {
         said::unread(&error, FILE);
     }
 }

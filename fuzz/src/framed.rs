@@ -1,7 +1,7 @@
 //! Repairs the checksums of fuzzed files of frames, so that readers get to the frames' contents. A frame is a block of
 //! bytes with checksums.
 
-use foretoken_report::intact::frames::{Kind, Writer};
+use foretoken_traces::intact::frames::{Kind, Writer};
 
 /// Makes a valid file of `kind` from the frames in `data`: with the eight bytes that begin a file of this kind, and
 /// with right checksums. The first eight bytes of `data` and its checksums are ignored. A frame whose stated length
@@ -21,7 +21,7 @@ pub(crate) fn repaired(kind: Kind, data: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foretoken_report::intact::frames::{Next, Reader};
+    use foretoken_traces::intact::frames::{Next, Reader};
 
     #[test]
     fn a_changed_file_is_whole_again() {

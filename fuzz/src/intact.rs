@@ -2,8 +2,8 @@
 //! TOML that holds its own checksum).
 
 use crate::said;
-use foretoken_report::intact::frames::{Kind, Next, Reader, Writer};
-use foretoken_report::intact::seal::{Syntax, check, seal as sealed};
+use foretoken_traces::intact::frames::{Kind, Next, Reader, Writer};
+use foretoken_traces::intact::seal::{Syntax, check, seal as sealed};
 
 const KIND: Kind = Kind { name: b"FTKTEST", version: b'1' };
 

@@ -46,7 +46,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trace-columns", traces::columns),
     ("trace-opentelemetry", traces::opentelemetry),
     ("trace-litellm", traces::litellm),
-    ("published-results", traces::published),
     ("frames", intact::frames),
     ("seal", intact::seal),
     ("recording", recordings::recording),

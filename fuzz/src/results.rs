@@ -1,8 +1,8 @@
 //! Fuzzes the readers of the files in a results folder.
 
 use crate::said;
-use foretoken_report::intact::seal::{Syntax, seal};
 use foretoken_run::cells::{Manifest, Stored};
+use foretoken_traces::intact::seal::{Syntax, seal};
 use std::path::Path;
 
 /// Reads the manifest of a results folder, which describes the results and lists their files. It is read twice: first

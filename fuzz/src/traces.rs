@@ -1,7 +1,7 @@
-//! Fuzzes the readers of traces of requests and of tables of published results.
+//! Fuzzes the readers of traces of requests.
 
 use crate::said;
-use foretoken_traces::{Columns, TraceError, TraceFormat, TraceSpec, inspect, read, read_specforge, read_tree_steps};
+use foretoken_traces::{Columns, TraceError, TraceFormat, TraceSpec, inspect, read};
 use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
@@ -66,21 +66,6 @@ pub fn columns(data: &[u8]) {
     with_file(data, |path| {
         for columns in [columns, of_sessions] {
             trace(&TraceSpec { columns: Some(columns), ..TraceSpec::new(path) });
-        }
-    });
-}
-
-/// Reads `data` as two kinds of published results. First, as SpecForge's summary CSV, whose numbers must be finite.
-/// Then as JSON lines, one for each turn of a benchmark, with the number of tokens that each step with a draft tree
-/// gave.
-pub fn published(data: &[u8]) {
-    with_file(data, |path| {
-        match read_specforge(path) {
-            Err(error) => failed(&error, path),
-            Ok(rows) => said::finite(&rows),
-        }
-        if let Err(error) = read_tree_steps(path) {
-            failed(&error, path);
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::framed::repaired;
 use crate::said;
-use foretoken_report::intact::frames::Writer;
+use foretoken_traces::intact::frames::Writer;
 use foretoken_traces::truth::{KIND, TruthTable};
 use std::path::Path;
 

@@ -14,7 +14,7 @@
 
 #![allow(missing_docs)]
 
-use foretoken_kernels::cpu::speed::{self, Speed, bandwidth, processor};
+use foretoken_kernels::cpu::speed::{self, Processor, Speed, bandwidth, processor};
 use foretoken_kernels::cpu::{Cpu, Level};
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::{Limits, Llama};
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (Some(width), Some(clock)) = (level.width(), speed::clock(50)) else { return true };
     let peak = speed::peak(level, 50);
-    let (units, whence) = match (units, processor().fma_units(level)) {
+    let (units, whence) = match (units, fma_units(&processor(), level)) {
         (Some(given), _) => (given, "given"),
         (None, Some(known)) => (known, "known of this design"),
         // The number of FMA units is not known, so it is guessed: it is the number whose computed peak is closest to
@@ -93,6 +93,39 @@ fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
         );
     }
     kept
+}
+
+/// Number of multiply-add instructions of the level `level` that a core starts per cycle; `None` for an unknown
+/// design and for plain code. Sources: Intel's and AMD's software optimization manuals; Fog, "The microarchitecture
+/// of Intel, AMD and VIA CPUs".
+fn fma_units(processor: &Processor, level: Level) -> Option<u32> {
+    let (vendor, family, model) = processor.design.as_ref()?;
+    match (vendor.as_str(), family, level.width()?) {
+        // AMD Zen (model below 0x30) splits a 256-bit instruction into two halves, so it starts one such
+        // instruction per cycle. Zen 2 starts two per cycle.
+        ("AuthenticAMD", 0x17, 8) => Some(if *model < 0x30 { 1 } else { 2 }),
+        // AMD Zen 3 and later have two 256-bit multiply-add units. Zen 4 uses both units for one 512-bit
+        // instruction.
+        ("AuthenticAMD", 0x19.., 8) => Some(2),
+        ("AuthenticAMD", 0x19, 16) => Some(1),
+        // AMD Zen 5 has two 512-bit multiply-add units in servers and desktops. Some laptops have 256-bit units;
+        // for laptops the result is `None`.
+        ("AuthenticAMD", 0x1A, 16) => matches!(model, 0x00..=0x1F | 0x40..=0x4F).then_some(2),
+        // Intel Haswell and all later designs have two 256-bit multiply-add units. The efficiency cores of hybrid
+        // processors are not distinguished from their other cores.
+        ("GenuineIntel", 6, 8) => Some(2),
+        // Intel's servers (Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids) have two
+        // 512-bit multiply-add units. Some of the smaller models have only one unit; they also count as two,
+        // because the model number does not distinguish them.
+        ("GenuineIntel", 6, 16) => match model {
+            0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
+            // Intel's laptops and desktops (Ice Lake, Tiger Lake and Rocket Lake) have one 512-bit multiply-add
+            // unit.
+            0x7D | 0x7E | 0x8C | 0x8D | 0xA7 => Some(1),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn shapes() -> Vec<(&'static str, LlamaShape)> {

@@ -20,7 +20,6 @@ pub struct Normed<'a, D: Device> {
     pub x: &'a mut D::Buffer,
     /// The output of an attention or MLP block that is not yet added to `x`. `None` if `x` is complete.
     pub delta: Option<&'a D::Buffer>,
-    /// The gains of the RMSNorm.
     pub gains: &'a D::Vector,
     /// The ε of the RMSNorm, which keeps it from dividing by 0.
     pub eps: f32,

@@ -12,7 +12,6 @@ pub enum LoadError<E: std::error::Error + 'static> {
     /// The model does not fit into the device's memory.
     #[error(transparent)]
     Memory(#[from] TooLittleMemory),
-    /// The device failed; this is its error.
     #[error(transparent)]
     Device(E),
 }
@@ -161,7 +160,6 @@ impl<D: Device> Llama<D> {
         Ok(Llama { shape: shape.clone(), limits, weight_bytes, embedding, layers, norm, head, kv, activations })
     }
 
-    /// Returns the model's shape.
     pub fn shape(&self) -> &LlamaShape {
         &self.shape
     }
@@ -171,7 +169,6 @@ impl<D: Device> Llama<D> {
         self.limits
     }
 
-    /// Returns the number of bytes of the model's weights.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
     }

@@ -22,7 +22,6 @@ pub struct PromptsRequest<'a> {
     /// Bytes of a generated prompt. `None`: each prompt has the length that its generator gives it. It must be `None`
     /// with a file.
     pub prompt_len: Option<u32>,
-    /// Seed from which the prompts are generated.
     pub seed: u64,
     /// Most output tokens after each prompt.
     pub output_len: u32,

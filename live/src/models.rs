@@ -16,9 +16,7 @@ pub struct Model {
     pub weights: AnyWeights,
 }
 
-/// The source of a model's weights.
 pub enum AnyWeights {
-    /// Random weights drawn from a seed.
     Random(RandomWeights),
     /// The weights of a folder or of the shipped target or draft.
     Checkpoint(Checkpoint),

@@ -26,7 +26,6 @@ const RANDOM_SEED: u64 = 1;
 /// Default time budgets in seconds: (of a quick profile, of a full profile).
 const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
-/// The source of a model's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightsFrom {
     /// Random weights. They give the same pass times as the model's own weights.
@@ -42,7 +41,6 @@ pub struct ProfileRequest<'a> {
     pub models: Pair<&'a str>,
     /// The source of the models' weights. `None`: a model has its own weights if it has any, else random weights.
     pub weights: Option<WeightsFrom>,
-    /// The device on which passes are timed.
     pub device: live::Device,
     /// Number of threads of the CPU; `None`: one per core.
     pub threads: Option<usize>,

@@ -20,7 +20,6 @@ pub struct Asked {
     /// Whether all shapes of passes in the list of shapes to time (the grid) are measured, or about a quarter of
     /// them.
     pub density: Density,
-    /// Time budget of the profile, in seconds.
     pub budget_s: f64,
     /// Seed that decides the order in which pass shapes are measured, and the folds of the cross-validation of the
     /// fits.

@@ -26,7 +26,6 @@ use std::sync::atomic::Ordering;
 /// Most tokens in one pass: of the target over a prompt, or of the draft model over a text whose tokens it predicts.
 const CHUNK: usize = 64;
 
-/// The request to record the acceptance of a target and a draft model in a truth table.
 #[derive(Clone, Copy)]
 pub struct AcceptanceRequest<'a> {
     /// The names of the target and the draft: each is a preset with weights or a Hugging Face folder.

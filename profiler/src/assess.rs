@@ -24,7 +24,6 @@ pub const INTERRUPTED: f64 = 3.0;
 /// The measured times of the passes of one shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
-    /// The shape of the pass.
     pub shape: Shape,
     /// Seconds of each timed pass, in one list per visit. A visit is a few passes of the shape in a row.
     pub visits: Vec<Vec<f64>>,

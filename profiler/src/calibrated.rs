@@ -5,8 +5,8 @@
 use crate::hardware::LatencySpec;
 use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
-use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_sim::{Coefficients, ContextReads, HostLaw};
+use foretoken_traces::intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format of calibrated profiles. Only this version is written and read.

@@ -25,12 +25,9 @@ pub struct Fit {
     /// The coefficients of the pass time: α per token of context, γ per batched token, δ per pass, in seconds. All are
     /// at least 0.
     pub coefficients: Coefficients,
-    /// Mean relative error of the fitted pass times.
     pub mean_error: f64,
     /// Largest relative error of the fitted pass times.
     pub max_error: f64,
-    /// R² of the fitted pass times: 1 − residual sum of squares / total sum of squares.
-    pub r2: f64,
     /// Condition number of the equations, with columns scaled to unit length. A large number means that the shapes
     /// hardly separate the effects of context, batched tokens and the constant term.
     pub condition: f64,
@@ -127,16 +124,7 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
         reasons.push(format!("largest relative error {:.0} %", max_error * 100.0));
     }
     let trusted = reasons.is_empty();
-    Ok(Fit {
-        coefficients: c,
-        mean_error,
-        max_error,
-        r2: r2(samples, c),
-        condition,
-        n: samples.len(),
-        trusted,
-        reasons,
-    })
+    Ok(Fit { coefficients: c, mean_error, max_error, condition, n: samples.len(), trusted, reasons })
 }
 
 fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
@@ -178,13 +166,6 @@ pub(crate) fn condition(samples: &[Sample]) -> f64 {
     (eigenvalue(0.0) / eigenvalue(1.0).max(0.0)).sqrt()
 }
 
-fn r2(samples: &[Sample], c: Coefficients) -> f64 {
-    let mean = samples.iter().map(|s| s.seconds).sum::<f64>() / samples.len() as f64;
-    let residual: f64 = samples.iter().map(|s| (c.pass_s(s.context, s.batched) - s.seconds).powi(2)).sum();
-    let total: f64 = samples.iter().map(|s| (s.seconds - mean).powi(2)).sum();
-    if total > 0.0 { 1.0 - residual / total } else { 1.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,7 +190,7 @@ mod tests {
         for (got, want) in [(c.alpha_s, TRUE.alpha_s), (c.gamma_s, TRUE.gamma_s), (c.delta_s, TRUE.delta_s)] {
             assert!((got / want - 1.0).abs() < 1e-9, "{got} against {want}");
         }
-        assert!(fit.trusted && fit.max_error < 1e-9 && fit.r2 > 1.0 - 1e-9);
+        assert!(fit.trusted && fit.max_error < 1e-9);
     }
 
     #[test]

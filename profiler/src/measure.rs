@@ -135,7 +135,6 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     Pass {
         /// The planned visit in which the pass failed.
         stop: Stop,
-        /// The error of the device.
         cause: E,
     },
     /// The caller's function `keep`, which stores the times of visits, returned an error.

@@ -4,7 +4,7 @@
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
-use foretoken_report::intact::frames::{FrameError, Kind, Next, Reader, Writer};
+use foretoken_traces::intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,6 @@ pub enum PartialError {
     Io {
         /// Path of the file of the unfinished measurement.
         path: PathBuf,
-        /// The error of the operating system.
         cause: std::io::Error,
     },
     /// Another process is writing to the file of the unfinished measurement.

@@ -27,7 +27,6 @@ pub struct ServedPass {
     pub requests: u64,
     /// True if the pass had a prefill chunk.
     pub prompts: bool,
-    /// Time of the pass, seconds.
     pub seconds: f64,
 }
 

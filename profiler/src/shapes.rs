@@ -57,7 +57,6 @@ pub enum Kind {
 pub struct Shape {
     /// What the new tokens of the pass are for: decoding, verification or a prompt.
     pub kind: Kind,
-    /// Number of requests in the pass.
     pub requests: u32,
     /// Number of new tokens of each request.
     pub new: u32,
@@ -119,7 +118,6 @@ impl Shape {
         u64::from(self.requests) * u64::from(self.context + self.new)
     }
 
-    /// Returns the region to which the shape belongs.
     pub fn region(&self) -> Region {
         Region::of_pass(self.kind, self.batched())
     }
@@ -147,7 +145,6 @@ pub struct Room {
     pub kv_tokens: u64,
     /// Most new tokens of a pass.
     pub max_batched: u32,
-    /// Most requests of a pass.
     pub max_requests: u32,
     /// Numbers of tokens for which the device has captured CUDA graphs. A pass is padded to the next larger such
     /// number, so pass times jump after each of these numbers.

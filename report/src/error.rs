@@ -12,15 +12,12 @@ pub enum ReportError {
     Write {
         /// The path that the complete result file would have.
         path: PathBuf,
-        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// The Parquet encoder reported an error.
     #[error("cannot write {}: {cause}", path.display())]
     Parquet {
         /// The path that the complete Parquet file would have.
         path: PathBuf,
-        /// The error that the Parquet writer reported.
         cause: parquet::errors::ParquetError,
     },
     /// A result file that cannot be read back.

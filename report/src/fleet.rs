@@ -15,7 +15,6 @@ pub struct FleetEntry {
 /// What the replicas of a run's fleet did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetCell {
-    /// The counts (requests, tokens, steps) of each replica of the fleet.
     pub each: Vec<ReplicaSummary>,
     /// The requests on each replica of the fleet over time.
     pub flows: Vec<Flow>,

@@ -8,13 +8,13 @@
 #![allow(missing_docs)]
 
 mod cdf;
+pub mod disk;
 mod error;
 mod figures;
 #[cfg(test)]
 mod fixtures;
 mod fleet;
 pub mod html;
-pub mod intact;
 mod mark;
 mod model;
 mod number;

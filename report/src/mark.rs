@@ -33,9 +33,7 @@ pub enum Marked {
     Policy,
     /// The speedup over autoregressive decoding.
     Speedup,
-    /// The regret against the oracle.
     Regret,
-    /// The SLO attainment.
     Slo,
 }
 

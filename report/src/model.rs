@@ -393,9 +393,7 @@ fn set_behind(cells: &mut [Cell]) {
 /// The cells of one results folder, with the name and the source that tables and figures show.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The name of the experiment.
     pub name: String,
-    /// Where the report's numbers come from.
     pub source: Source,
     /// The cells, in the order in which tables list them.
     pub cells: Vec<Cell>,

@@ -8,7 +8,7 @@
 //! the path is a link, the file to which the link points is replaced.
 
 use crate::ReportError;
-use crate::intact::disk;
+use crate::disk;
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

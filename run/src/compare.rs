@@ -36,7 +36,6 @@ pub struct Comparison {
     pub advised: Option<String>,
     /// A line that says for which models, hardware, load and bounds the results hold.
     pub scope: String,
-    /// The experiment's name.
     pub name: String,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: String,
@@ -206,7 +205,6 @@ impl Comparison {
         Some(&timed.min_by(|a, b| a.1.total_cmp(&b.1))?.0.policy)
     }
 
-    /// Reads the comparison that the results folder `folder` keeps.
     pub fn kept_in(folder: &Path) -> Result<Comparison> {
         let path = folder.join(REPORT_JSON);
         let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;

@@ -7,7 +7,6 @@ use foretoken_report::{Mark, Marked, fixed};
 use foretoken_sim::metrics::{Interval, RatioInterval};
 use std::path::Path;
 
-/// The format in which a table of results is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// CSV, for programs: all digits, in seconds and shares, with both ends of each 95 % interval.
@@ -28,7 +27,6 @@ struct Number {
 }
 
 impl Number {
-    /// The signs of a policy's marks on this number.
     fn signs(&self, policy: &PolicyResult) -> String {
         let on = match self.key {
             "speedup" => Marked::Speedup,

@@ -2,10 +2,9 @@
 //! experiment counts no host time.
 
 use crate::cells::{Advised, play, swept};
-use crate::host_band::{HostBand, SOURCE, Tried, is_left_out, leaves_out, measured};
+use crate::host_band::{HostBand, SOURCE, Tried, counted, is_left_out, leaves_out};
 use crate::plan::{Plan, Variant};
 use crate::setting::Setting;
-use crate::spec::document::Path;
 use crate::spec::problem::Result;
 use foretoken_policies::PolicySpec;
 use foretoken_report::words;
@@ -29,9 +28,7 @@ pub fn look(plan: &Plan, advised: Option<&Advised>, interrupt: &AtomicBool) -> R
             Some(_) => speedup(plan, &plan.variants[at], &spec, interrupt)?,
             None => advised.speedups[at].unwrap_or(f64::NAN),
         };
-        let law = toml::Value::try_from(measured()).expect("plain data is TOML").to_string();
-        let counted = plan.altered(at, |document| document.replace(&Path::of("engine.host"), SOURCE, &law))?;
-        let with = speedup(plan, &counted.variants[0], &spec, interrupt)?;
+        let with = speedup(plan, &counted(plan, at)?.variants[0], &spec, interrupt)?;
         tried.push(Tried { at: words(&swept(plan, at)), without, with });
     }
     Ok(Some(HostBand { source: SOURCE.into(), policy: advised.policy.clone(), seed: plan.seeds[0], tried }))

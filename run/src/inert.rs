@@ -15,7 +15,6 @@ use foretoken_sim::acceptance::Rates;
 use foretoken_sim::{SpecPolicy, Wants};
 use serde::{Deserialize, Serialize};
 
-/// The settings that did nothing in a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inert {
     /// Settings that changed no number of the run.

@@ -16,7 +16,6 @@ macro_rules! eprintln {
 pub mod arena;
 pub mod bar;
 pub mod believed;
-pub mod bench;
 mod bound;
 pub mod capacity;
 pub mod cells;

@@ -180,7 +180,6 @@ struct Files<'a> {
     with_files: bool,
     inputs: &'a mut BTreeMap<String, String>,
     relative: &'a mut BTreeMap<String, PathBuf>,
-    /// Notes about what files say.
     notes: &'a mut Vec<String>,
 }
 

@@ -46,7 +46,6 @@ pub struct Part {
     pub shard: String,
     /// Did a command begin to run this shard?
     pub begun: bool,
-    /// Number of cells that the shard has in all.
     pub cells: usize,
     /// Number of the shard's cells that are finished.
     pub finished: usize,
@@ -173,7 +172,6 @@ fn quoted(path: &str) -> String {
 
 const FEW: usize = 8;
 
-/// The progress of the run that shards share in the folder at `path`.
 pub fn state(path: &Path) -> Result<State> {
     let (folder, manifest) = shared(path)?;
     // Reads the plan without traces, which may be missing on this machine.
@@ -300,7 +298,6 @@ pub enum Ran {
     Before,
     /// This call completed the shard.
     Now {
-        /// Number of cells that the shard has.
         cells: usize,
         /// The simulator's speed in this call.
         speed: Speed,

@@ -14,7 +14,6 @@ use std::path::{Path as FilePath, PathBuf};
 /// The checked list of all runs: every policy with every combination of swept values and every seed.
 #[derive(Clone)]
 pub struct Plan {
-    /// The experiment's name.
     pub name: String,
     /// The seeds; each policy runs once with each seed.
     pub seeds: Vec<u64>,
@@ -250,7 +249,6 @@ impl Plan {
         PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
     }
 
-    /// Number of runs in the plan: variants × seeds × policies.
     pub fn cells(&self) -> usize {
         self.variants.len() * self.seeds.len() * self.policies.len()
     }

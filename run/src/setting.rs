@@ -47,7 +47,6 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Builds the setting (workload, server and bounds) of a variant with a seed.
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let unloaded = unloaded_tpot_s(&*e.hardware.target.build());
@@ -303,7 +302,6 @@ impl Setting {
         (self.server.context_reads, self.server.drafting, self.server.noise_cv)
     }
 
-    /// The seed of all random draws of a run.
     pub fn seed(&self) -> u64 {
         self.server.seed
     }
@@ -337,7 +335,6 @@ impl Setting {
         &self.server.belief.linear
     }
 
-    /// The acceptance source, which decides which draft tokens are right.
     pub fn acceptance(&self) -> &dyn AcceptanceSource {
         &*self.server.acceptance
     }

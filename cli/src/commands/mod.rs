@@ -3,7 +3,6 @@
 pub mod acceptance;
 mod answer;
 pub mod ask;
-pub mod bench;
 pub mod calibrate;
 #[cfg(feature = "live")]
 mod calibrate_live;

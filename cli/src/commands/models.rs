@@ -50,7 +50,6 @@ pub enum ModelsCommand {
     },
 }
 
-/// Lists the model presets, or shows one model.
 pub fn run(args: &ModelsArgs) -> Result<()> {
     match &args.command {
         ModelsCommand::List { format } => list(*format),

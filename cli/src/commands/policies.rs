@@ -133,7 +133,6 @@ fn list(format: Format) -> Result<()> {
     print(&text)
 }
 
-/// All policies with their descriptions, as JSON.
 pub fn as_json() -> Result<String> {
     let all = PolicySpec::all_names().iter().map(|name| known(name).map(Described::of));
     Ok(json(&all.collect::<Result<Vec<_>>>()?))

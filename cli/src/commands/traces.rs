@@ -91,7 +91,6 @@ pub fn run(args: &TracesArgs) -> Result<()> {
     }
 }
 
-/// Prints a trace's statistics.
 fn inspect(args: &InspectArgs) -> Result<()> {
     let format = args.format_of.as_deref().map(format_named).transpose()?;
     let mut spec = trace_keys(&args.sets)?;

@@ -205,7 +205,7 @@ fn outcome(command: &str, sets: &[String]) -> Value {
 }
 
 fn blake3_of(bytes: &[u8]) -> String {
-    foretoken_report::intact::seal::digest(bytes)
+    foretoken_traces::intact::seal::digest(bytes)
 }
 
 /// The acceptance rates and draft lengths of each policy in a report, as texts. They do not depend on pass times if a

@@ -20,7 +20,7 @@ fn printed(place: &Place, args: &[&str]) -> String {
 fn page(place: &Place, name: &str) -> String {
     let mut text = std::fs::read_to_string(place.path(name)).unwrap();
     for tag in ["svg", "style", "script"] {
-        text = replaced(&text, tag, |body| foretoken_report::intact::seal::digest(body.as_bytes())[..16].to_owned());
+        text = replaced(&text, tag, |body| foretoken_traces::intact::seal::digest(body.as_bytes())[..16].to_owned());
     }
     let text = replaced(&text, "pre", |_| "...".to_owned()).replace("><", ">\n<");
     // The digest of what was asked is one of the experiment with every default.

@@ -44,7 +44,6 @@ fn every_command_ends_on_ctrl_c() {
     // The first file that each command reads is a pipe without data.
     for (file, line) in [
         ("e.toml", "run e.toml"),
-        ("e.toml", "bench e.toml"),
         ("e.toml", "export vllm e.toml"),
         ("e.toml", "export sglang e.toml"),
         ("e.toml", "live e.toml"),

@@ -65,7 +65,7 @@ impl Place {
         let text = serde_json::to_string_pretty(&manifest).unwrap();
         std::fs::write(
             &path,
-            foretoken_report::intact::seal::seal(foretoken_report::intact::seal::Syntax::Json, &text),
+            foretoken_traces::intact::seal::seal(foretoken_traces::intact::seal::Syntax::Json, &text),
         )
         .unwrap();
     }

@@ -111,7 +111,7 @@ fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
         }
     }
     let text = serde_json::to_string_pretty(&runs).unwrap();
-    std::fs::write(&path, foretoken_report::intact::seal::seal(foretoken_report::intact::seal::Syntax::Json, &text))
+    std::fs::write(&path, foretoken_traces::intact::seal::seal(foretoken_traces::intact::seal::Syntax::Json, &text))
         .unwrap();
 }
 

@@ -15,7 +15,6 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    /// Allocates an array of `len` zeros.
     pub(super) fn zeros(len: usize) -> Aligned {
         let numbers = vec![0.0; len + LANES];
         let from = numbers.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);

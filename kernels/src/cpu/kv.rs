@@ -88,7 +88,6 @@ impl Kv {
         &pool[self.first_pair(block, head)..][..self.sizes().0]
     }
 
-    /// Returns the values of a block for one key-value head.
     #[inline(always)]
     pub(super) fn values<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
         let (keys, values) = self.sizes();

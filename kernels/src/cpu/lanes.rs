@@ -17,7 +17,6 @@ pub(super) trait Lanes: Copy {
     /// True for AVX-512, which has 32 vector registers of sixteen f32. False for AVX2, which has 16 registers of eight
     /// f32, and for plain code. If `WIDE` is true, a kernel computes more sums at a time.
     const WIDE: bool;
-    /// A vector of sixteen zeros.
     fn zero() -> Self;
     /// A vector that has the number `x` in all sixteen lanes.
     fn splat(x: f32) -> Self;
@@ -34,7 +33,6 @@ pub(super) trait Lanes: Copy {
     /// Computes `self + a · b` in each lane, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
     fn larger(self, other: Self) -> Self;
-    /// The sum of `self` and `other` in each lane.
     fn add(self, other: Self) -> Self;
     /// Returns the sum of all sixteen lanes: adds lanes that are 8 apart, then the results that are 4, 2 and 1 apart.
     fn sum(self) -> f32;
@@ -118,7 +116,6 @@ impl Lanes for Plain {
 /// A computation that runs with any implementation of [`Lanes`], that is with any level of vector instructions. Its
 /// `run` must be `#[inline(always)]`; otherwise the compiler compiles it without these instructions.
 pub(super) trait Kernel {
-    /// The type of the computation's result.
     type Output;
     /// Runs the computation with the vector instructions of `L`.
     fn run<L: Lanes>(self) -> Self::Output;

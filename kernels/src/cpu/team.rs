@@ -26,7 +26,6 @@ pub(super) struct Team {
 }
 
 impl Team {
-    /// Makes a team of `threads` threads, which share the work of a CPU device.
     pub(super) fn new(threads: usize) -> Result<Team, ThreadPoolBuildError> {
         let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
         Ok(Team { pool, board: Arc::default() })

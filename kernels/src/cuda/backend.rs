@@ -17,10 +17,8 @@ pub struct DeviceMemory {
 /// A device that carries out commands in order. A method may return before its command is done, and may report an error
 /// of an earlier command. Only those methods wait whose description says so.
 pub trait Backend: Send + Sync {
-    /// Returns the device's name.
     fn name(&self) -> String;
 
-    /// Returns the sizes of the device's memory.
     fn memory(&self) -> Result<DeviceMemory, CudaError>;
 
     /// Allocates zeroed device memory, at an address that is a multiple of 256.

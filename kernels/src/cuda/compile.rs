@@ -9,7 +9,6 @@ use cudarc::nvrtc::sys;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// The result of compiling the kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
     /// The kernels' machine code for one compute capability.

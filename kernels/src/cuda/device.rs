@@ -67,7 +67,6 @@ impl Cuda {
         })
     }
 
-    /// Returns the GPU's name.
     pub fn name(&self) -> String {
         self.backend.name()
     }

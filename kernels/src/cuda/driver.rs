@@ -7,7 +7,6 @@ use cudarc::driver::sys::{CUdevice_attribute, cuDriverGetVersion};
 use cudarc::driver::{CudaContext, DriverError, result};
 use cudarc::{cublaslt, driver, nvrtc};
 
-/// The CUDA driver of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
     /// Newest CUDA version that the driver runs, (major, minor).
@@ -21,11 +20,9 @@ pub struct Driver {
 pub struct Device {
     /// The driver's index of the GPU.
     pub ordinal: u32,
-    /// The GPU's name, as the driver reports it.
     pub name: String,
     /// The GPU's compute capability, (major, minor).
     pub compute_capability: (u32, u32),
-    /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
     /// Bytes of the GPU's memory, used or free.
     pub memory_bytes: u64,

@@ -19,7 +19,6 @@ pub enum CudaError {
     TooOld {
         /// The GPU's number.
         ordinal: usize,
-        /// The GPU's name.
         name: String,
         /// The GPU's compute capability, (major, minor).
         capability: (u32, u32),
@@ -36,12 +35,7 @@ pub enum CudaError {
     },
     /// The CUDA kernels do not compile on this machine.
     #[error("the kernels do not compile: {why}\n{log}")]
-    Compiler {
-        /// NVRTC's error.
-        why: String,
-        /// NVRTC's log of the compilation.
-        log: String,
-    },
+    Compiler { why: String, log: String },
     /// The driver or cuBLASLt failed.
     #[error("{what}: {why}")]
     Failed {

@@ -39,13 +39,11 @@ pub struct MatmulShape {
 /// One command for the device: a launch of a kernel, or a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// A launch of one of this crate's kernels.
     Launch(Launch<'a>),
     /// A large matrix product, which cuBLASLt computes.
     Matmul(Matmul),
 }
 
-/// A launch of one of this crate's kernels with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch<'a> {
     /// Index of the kernel in [`super::arguments::KERNELS`].

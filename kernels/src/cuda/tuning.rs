@@ -6,7 +6,6 @@ pub(super) const MOST_FEW_ROWS: usize = 8;
 /// Settings that decide how the GPU is used, and so its speed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// True if passes are replayed as CUDA graphs.
     pub graphs: bool,
     /// The sizes of CUDA graphs: numbers of rows (tokens) to which passes are padded, in rising order. Passes with more
     /// rows are not padded.

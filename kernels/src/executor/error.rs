@@ -32,7 +32,6 @@ pub enum CannotServe {
         what: &'static str,
         /// The size with which the models were loaded.
         has: usize,
-        /// The size that the run needs.
         needed: usize,
     },
     /// The policy drafts trees, and rejection sampling of trees is not supported.
@@ -59,7 +58,6 @@ pub enum CannotServe {
 /// A failure during a run on a device.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError<E: std::error::Error + 'static> {
-    /// The device failed; this is its error.
     #[error(transparent)]
     Device(#[from] E),
     /// A draft tree needs more scratch blocks (blocks of the draft model's KV for draft trees) than are free.

@@ -25,7 +25,6 @@ impl Prompts for Vec<Vec<u32>> {
 /// blocks have the same tokens in these blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomPrompts<'a> {
-    /// Seed of the random tokens.
     pub seed: u64,
     /// Size of the vocabulary: tokens are below this number.
     pub vocab: u32,

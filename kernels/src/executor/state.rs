@@ -19,11 +19,9 @@ use std::sync::atomic::AtomicBool;
 /// The inputs of an executor for one run on a device: the settings and requests of the run, and how acceptance,
 /// recording and waiting work.
 pub struct Live<'a> {
-    /// The engine's settings.
     pub config: &'a EngineConfig,
     /// The requests of the run, with their arrivals and lengths.
     pub workload: &'a Workload,
-    /// The tokens of the requests' prompts.
     pub prompts: &'a dyn Prompts,
     /// What decides which draft tokens are accepted.
     pub acceptance: Acceptance<'a>,

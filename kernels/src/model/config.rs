@@ -17,7 +17,6 @@ pub enum BadConfigFile {
     /// The `config.json` cannot be opened or read.
     #[error("{}: {why}", file.display())]
     Unreadable {
-        /// The path of the `config.json`.
         file: PathBuf,
         /// The system's error when the `config.json` was opened or read.
         why: std::io::Error,
@@ -25,7 +24,6 @@ pub enum BadConfigFile {
     /// The `config.json` is not JSON, or its value is not a JSON object.
     #[error("{}: {why}", file.display())]
     NotJson {
-        /// The path of the `config.json`.
         file: PathBuf,
         /// The parser's error, with line and column.
         why: serde_json::Error,
@@ -33,7 +31,6 @@ pub enum BadConfigFile {
     /// A key is missing, has the wrong type, or has a value that the forward pass does not support.
     #[error("{}: `{key}`: {why}", file.display())]
     Key {
-        /// The path of the `config.json`.
         file: PathBuf,
         /// The path of the wrong key: its name after the names of the objects that contain it.
         key: String,

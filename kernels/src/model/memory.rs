@@ -7,7 +7,6 @@ use crate::weights::{Dtype, tensors};
 /// Bytes that one or two models, their KV pools and their activations need on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeeded {
-    /// Bytes of the models' weights.
     pub weights: u64,
     /// Bytes of the KV blocks of all layers.
     pub kv: u64,
@@ -15,7 +14,6 @@ pub struct MemoryNeeded {
     pub activations: u64,
 }
 
-/// The error of a model that needs more memory than is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{needed} MiB of memory are needed ({weights} weights, {kv} KV, {activations} activations), \
@@ -24,9 +22,7 @@ pub struct MemoryNeeded {
     activations = mib(needed.activations), available = mib(*available)
 )]
 pub struct TooLittleMemory {
-    /// The memory that the model needs.
     pub needed: MemoryNeeded,
-    /// Bytes of device memory that are available.
     pub available: u64,
 }
 

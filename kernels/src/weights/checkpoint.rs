@@ -21,29 +21,21 @@ pub enum BadCheckpoint {
     Unreadable {
         /// The path of the checkpoint file that cannot be opened, read or mapped.
         file: PathBuf,
-        /// The error of the operating system.
         why: std::io::Error,
     },
     /// A file of the checkpoint does not have the format that the file's name states.
     #[error("{}: {why}", file.display())]
-    Malformed {
-        /// The path of the malformed checkpoint file.
-        file: PathBuf,
-        /// What is wrong with the checkpoint file.
-        why: String,
-    },
+    Malformed { file: PathBuf, why: String },
     /// A tensor that the model's shape needs is missing.
     #[error("{}: tensor `{tensor}` is missing", file.display())]
     Missing {
         /// The path of the file or index that should list the tensor.
         file: PathBuf,
-        /// The name of the missing tensor.
         tensor: String,
     },
     /// A tensor does not have the sizes that the model's shape needs.
     #[error("{}: tensor `{tensor}` has shape {found:?}, config.json makes it {expected:?}", file.display())]
     Shape {
-        /// The path of the checkpoint file with the tensor.
         file: PathBuf,
         /// The name of the tensor with the wrong sizes.
         tensor: String,
@@ -55,7 +47,6 @@ pub enum BadCheckpoint {
     /// A tensor's numbers have an unsupported type.
     #[error("{}: tensor `{tensor}` has dtype {found}, expected F32, BF16 or F16", file.display())]
     Dtype {
-        /// The path of the checkpoint file with the tensor.
         file: PathBuf,
         /// The name of the tensor whose type is unsupported.
         tensor: String,

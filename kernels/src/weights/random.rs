@@ -9,7 +9,6 @@ use foretoken_sim::{Luck, Stream};
 /// gains of norms are 1.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomWeights {
-    /// Seed with which the weights are drawn.
     pub seed: u64,
     /// The type to which the weights are rounded; see [`TensorData::Random`].
     pub dtype: Dtype,

@@ -25,7 +25,6 @@ pub struct Bench<'a> {
     /// An acceptance source of the simulator. It decides which draft tokens are accepted if `acceptance` is `Declared`,
     /// and is not used otherwise.
     pub declared: &'a dyn AcceptanceSource,
-    /// The prompt tokens of each request.
     pub prompts: &'a Vec<Vec<u32>>,
     /// The seed of the run's random draws.
     pub seed: u64,

@@ -39,7 +39,6 @@ pub struct Job<'a> {
     pub serving: Serving<'a>,
     /// The policy; `None`: no speculation.
     pub policy: Option<Box<dyn SpecPolicy>>,
-    /// The tokens of the requests' prompts.
     pub prompts: &'a dyn Prompts,
     /// Whether the models or the acceptance source `declared` decide which draft tokens are accepted.
     pub acceptance: LiveAcceptance,
@@ -65,7 +64,6 @@ pub trait Machine {
     /// Returns the name of the device that serves.
     fn name(&self) -> &str;
 
-    /// Serves one run.
     fn serve(&mut self, job: Job) -> std::result::Result<Served, CannotServe>;
 
     /// Runs both models a few times, so that threads and caches are warm before the first step.
@@ -115,7 +113,6 @@ pub(super) fn waiting(live: &LiveSpec) -> Waiting {
 
 /// A device onto which a target and a draft are loaded.
 pub(super) struct Loaded<D: device::Device> {
-    /// The device that runs the passes.
     pub(super) device: D,
     /// Target and draft, loaded onto the device.
     pub(super) pair: Pair<D>,

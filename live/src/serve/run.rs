@@ -6,8 +6,7 @@ use super::machine::{Machine, Models, open};
 use super::prompts::prompts;
 use super::refuse;
 use super::tape::TapeEnding;
-use foretoken_run::cells::TAPES;
-use foretoken_run::cells::{CellId, Folder, Speed, Store, Stored};
+use foretoken_run::cells::{CellId, Folder, Speed, Store, Stored, TAPES, make_folder};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_run::spec::live::LiveSpec;
@@ -86,8 +85,7 @@ pub(super) fn run_on(
     let store = Store::open(folder, &plan.digest())?;
     let mut runner = Runner { plan, live, folder, interrupt, store, ran, p90: HashMap::new() };
     let started = Instant::now();
-    std::fs::create_dir_all(folder.path().join(TAPES))
-        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
+    make_folder(&folder.path().join(TAPES))?;
     'cells: for variant in 0..plan.variants.len() {
         for seed in 0..plan.seeds.len() {
             if !runner.comparison(machine, models, variant, seed)? {

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 pub struct Probed {
     /// The model, target or draft, that runs the pass.
     pub role: Role,
-    /// The shape of the pass.
     pub shape: Shape,
 }
 

@@ -4,17 +4,15 @@
 //! which: it lists a tape, with its digest, as soon as the run has ended. A listed tape must be complete.
 
 use crate::serve::tape::{End, Tape, TapeEnding, TapeError, read_intact, read_tape};
-use foretoken_report::intact::frames::Cut;
 use foretoken_run::cells::TAPES;
 use foretoken_run::cells::{AGAIN, Manifest, digest};
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_servers::compare::live_runs::{PartialRun, PieceReport, Standing};
 use foretoken_sim::Outcome;
+use foretoken_traces::intact::frames::Cut;
 use std::path::Path;
 
-/// The tapes of a results folder.
 pub struct Tapes<'a> {
-    /// The results folder.
     pub folder: &'a Path,
     /// The folder's manifest, which lists the finished files with their digests.
     pub manifest: &'a Manifest,
@@ -22,7 +20,6 @@ pub struct Tapes<'a> {
     pub intact: bool,
 }
 
-/// The result of reading a tape.
 pub enum Recording {
     /// The tape, complete or partial.
     Of(Box<Tape>),

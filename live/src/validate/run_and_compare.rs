@@ -11,7 +11,7 @@ use crate::profiling::{Asked, Limits};
 use crate::serve::{Models, Timed, check, open_timed, prompts};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Density, Profile, Role, Truth, Until};
-use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, RUNS_JSON, Speed, TAPES, digest};
+use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, RUNS_JSON, Speed, TAPES, digest, make_folder};
 use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::profiled::{self, Either};
 use foretoken_run::setting::Setting;
@@ -61,17 +61,13 @@ pub struct Request<'a> {
     pub now: fn() -> String,
 }
 
-/// The result of a validation, which compares live runs with simulations.
 pub struct Outcome {
-    /// The comparison of live and simulated runs.
     pub validation: Validation,
-    /// The results folder.
     pub folder: PathBuf,
     /// Wall time of the whole validation, seconds.
     pub wall_s: f64,
 }
 
-/// Runs an experiment on a device and compares the runs with the simulator.
 pub fn run_and_compare(request: Request) -> Result<Outcome> {
     let begun = Instant::now();
     let mut plan = load_plan(request.experiment, request.sets)?;
@@ -116,7 +112,6 @@ pub fn run_and_compare(request: Request) -> Result<Outcome> {
 
 /// What to compare: the live runs of an existing folder with simulations.
 pub struct Comparing<'a> {
-    /// The results folder with the live runs to compare.
     pub folder: &'a Path,
     /// The profile whose costs predict the runs. `None`: the profile that the folder's validation measured, else the
     /// experiment's.
@@ -145,9 +140,7 @@ pub fn compare_folder(comparing: Comparing) -> Result<Validation> {
         not_of_its_own(path, &profile.fitted_to, &manifest.files)?;
     }
     let to = comparing.output.unwrap_or_else(|| path.to_path_buf());
-    std::fs::create_dir_all(&to).map_err(|e| {
-        Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
-    })?;
+    make_folder(&to).map_err(|e| e.help("choose another with -o"))?;
     let given = given.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
     let costs = match given {
         Some(path) => format!("{}: {}", profile.as_ref().map_or(PROFILED, |p| p.word), path.display()),
@@ -244,8 +237,7 @@ fn serve(
     folder: &Folder,
     interrupt: &AtomicBool,
 ) -> Result<Runs> {
-    std::fs::create_dir_all(folder.path().join(TAPES))
-        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
+    make_folder(&folder.path().join(TAPES))?;
     let spec = plan.variants[0].experiment.validate.clone().unwrap_or_default();
     let policies: Vec<PolicySpec> = plan.policies.iter().map(|p| p.spec.clone()).collect();
     let seed = plan.seeds[0];

@@ -3,10 +3,10 @@
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
-use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_run::cells::{AGAIN, Manifest, RUNS_JSON, TAPES};
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_servers::compare::live_runs::Standing;
+use foretoken_traces::intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -44,7 +44,6 @@ pub struct Piece {
     pub probes: Vec<Probe>,
 }
 
-/// How the requests of a run arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
@@ -91,7 +90,6 @@ impl RunEntry {
         RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
     }
 
-    /// Returns the file names of the tapes of all live runs of this cell.
     pub fn tapes(&self) -> impl Iterator<Item = &String> {
         self.pieces.iter().flat_map(|piece| &piece.tapes)
     }
@@ -173,7 +171,6 @@ impl Runs {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
 
-    /// Returns the probes of all pieces.
     pub fn probes(&self) -> impl Iterator<Item = &Probe> {
         self.entries.iter().flat_map(|entry| &entry.pieces).flat_map(|piece| &piece.probes)
     }

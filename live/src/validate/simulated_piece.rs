@@ -65,11 +65,9 @@ pub struct Replay<'a> {
     pub pace: &'a Pace,
     /// The head of the live run's tape (log): the facts known before its first step, such as its requests.
     pub head: &'a Head,
-    /// The policy of the live run and of its simulations.
     pub spec: &'a PolicySpec,
 }
 
-/// The steps and records of a simulated run.
 struct SimulatedRun {
     /// The steps, in the format of a live run's log (tape).
     steps: Vec<StepTrace>,

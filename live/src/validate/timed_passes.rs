@@ -9,7 +9,6 @@ use foretoken_servers::compare::pass_errors::{PassErrors, PassKind, PassTimes};
 use foretoken_sim::live::{Round, StepTrace};
 use foretoken_sim::{ContextReads, LatencyModel, Pair, PassShape, Time};
 
-/// Predicted and measured times of recorded passes.
 #[derive(Default)]
 pub struct PredictedPasses {
     /// Errors of the predicted pass times, by kind of pass (prefill, verify, decode) and model.
@@ -84,9 +83,9 @@ fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape
 mod tests {
     use super::*;
     use crate::serve::tape::{End, Head};
-    use foretoken_report::intact::frames::Cut;
     use foretoken_sim::live::{Mark, MarkKind};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
+    use foretoken_traces::intact::frames::Cut;
 
     /// A tape of one step: two draft passes of 10 µs each, then a verification pass of 100 µs over 3 tokens.
     fn tape() -> Tape {

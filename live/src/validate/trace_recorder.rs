@@ -27,7 +27,6 @@ impl<E: Executor> TraceRecorder<E> {
         TraceRecorder { inner, plain, overhead, host_time_due: false, step: StepTrace::default(), steps: Vec::new() }
     }
 
-    /// Returns the recorded steps.
     pub fn into_steps(self) -> Vec<StepTrace> {
         self.steps
     }

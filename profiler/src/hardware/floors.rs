@@ -19,7 +19,6 @@ pub const PASS_S: f64 = 20e-6;
 
 const TEXT: &str = include_str!("../../floors.json");
 
-/// The file `floors.json`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -40,9 +39,7 @@ static TABLE: LazyLock<Table> =
 pub struct Floors {
     /// The measured GPU, a preset.
     pub gpu: String,
-    /// Matrix products, by precision.
     pub products: ByPrecision<KernelFit>,
-    /// Blocks of routed experts, by precision.
     pub experts: ByPrecision<KernelFit>,
     /// Attention of one layer.
     pub attention: AttentionFit,
@@ -105,7 +102,6 @@ impl<T> ByPrecision<T> {
 pub struct KernelFit {
     /// Time of the smallest kernel, seconds.
     pub floor_s: f64,
-    /// Share of the bandwidth.
     pub bandwidth: f64,
     /// Share of the peak arithmetic in the kernel's precision.
     #[serde(default = "one")]
@@ -150,7 +146,6 @@ impl Join {
 pub struct AttentionFit {
     /// Time of the smallest kernel, seconds.
     pub floor_s: f64,
-    /// Time for each request, seconds.
     pub request_s: f64,
     /// Share of the bandwidth at which KV is read.
     pub bandwidth: f64,
@@ -195,7 +190,6 @@ fn nearest(own: &Gpu) -> Option<&'static GpuPreset> {
         .or_else(|| all().min_by(|a, b| distance(a).total_cmp(&distance(b))))
 }
 
-/// The floors of all measured GPUs.
 pub fn measured() -> &'static [Floors] {
     &TABLE.measured
 }

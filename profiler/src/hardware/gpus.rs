@@ -43,7 +43,6 @@ fn pcie_4() -> f64 {
 pub struct GpuPreset {
     /// The name of the preset GPU in experiment files.
     pub name: String,
-    /// The numbers of the GPU's datasheet.
     pub gpu: Gpu,
     /// The datasheet that the numbers come from.
     pub source: String,

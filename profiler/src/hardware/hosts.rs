@@ -9,7 +9,6 @@ use std::sync::LazyLock;
 
 const TEXT: &str = include_str!("../../hosts.json");
 
-/// The file `hosts.json`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -22,7 +21,6 @@ struct Table {
 static TABLE: LazyLock<Table> =
     LazyLock::new(|| serde_json::from_str(TEXT).unwrap_or_else(|e| panic!("hosts.json is a table of hosts: {e}")));
 
-/// The host of an engine.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {

@@ -3,7 +3,7 @@
 use super::{ModelProfile, Profile};
 use crate::hardware::LatencySpec;
 use crate::shapes::Role;
-use foretoken_report::intact::seal::{self, Syntax, Unsealed};
+use foretoken_traces::intact::seal::{self, Syntax, Unsealed};
 
 /// The version of the format of measured profiles. Only this version is written and read. Version 2 changed the fitted
 /// table of pass times: it has the cost of context at several context lengths.

@@ -114,9 +114,7 @@ pub struct OlsFit {
 pub struct Errors {
     /// Number of shapes that were held out of a fit and whose times the fit then predicted.
     pub shapes: u64,
-    /// Errors of the linear cost (α, γ, δ).
     pub linear: ByRegion,
-    /// Errors of the fitted tables of pass times.
     pub table: ByRegion,
 }
 
@@ -175,7 +173,6 @@ pub struct Range {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct Measurement {
-    /// The shape of the pass.
     pub shape: Shape,
     /// Mean time of the passes of this shape, without interrupted passes, seconds. The time of a prefill pass includes
     /// the delay that the prompt causes to the next passes of the same model.

@@ -22,7 +22,6 @@ pub struct Quantity {
     /// Whether the compared number is an amount, a ratio or a change, which decides how its interval over seeds is
     /// computed.
     pub scale: Scale,
-    /// Number of decimals with which figures write the quantity.
     pub decimals: usize,
     /// Is a smaller number better? Figures sort policies from the best to the worst.
     pub less_is_better: bool,

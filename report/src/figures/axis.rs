@@ -127,7 +127,6 @@ impl Axis {
         self
     }
 
-    /// Is the axis logarithmic?
     pub fn is_log(&self) -> bool {
         self.log
     }
@@ -141,17 +140,14 @@ impl Axis {
         }
     }
 
-    /// The value at the axis' start.
     pub fn start(&self) -> f64 {
         self.low
     }
 
-    /// The value at the axis' end.
     pub fn end(&self) -> f64 {
         self.high
     }
 
-    /// The value, clamped into the axis' range.
     pub fn clamp(&self, value: f64) -> f64 {
         value.clamp(self.low.min(self.high), self.low.max(self.high))
     }

@@ -30,7 +30,6 @@ pub enum Anchor {
 /// A policy's label, and its colour, dash and marker in a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ink<'a> {
-    /// The policy's label.
     pub label: &'a str,
     /// The policy's colour, dash and marker in the figure. The colour is grey if the figure does not emphasize the
     /// policy.
@@ -91,7 +90,6 @@ fn rgb((r, g, b): Rgb) -> RGBColor {
     RGBColor(r, g, b)
 }
 
-/// A stroke `width` px wide.
 fn stroke(colour: Rgb, width: f64) -> ShapeStyle {
     rgb(colour).stroke_width((width * 10.0).round() as u32)
 }
@@ -125,7 +123,6 @@ impl Canvas {
         self.shape(&[from, (to.0, from.1), to, (from.0, to.1)], colour);
     }
 
-    /// Draws a filled shape with the corners `points`.
     pub fn shape(&self, points: &[Point], colour: Rgb) {
         let points: Vec<BackendCoord> = points.iter().copied().map(tenths).collect();
         self.0.draw(&Polygon::new(points, rgb(colour).filled())).expect(IN_MEMORY);
@@ -146,7 +143,6 @@ impl Canvas {
         self.own(&[], |surface, _| surface.end_group());
     }
 
-    /// Draws the marker of `look` at a point.
     pub fn marker(&self, at: Point, look: Look) {
         self.markers(&[at], look, MARKER);
     }

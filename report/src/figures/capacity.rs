@@ -13,7 +13,6 @@ use foretoken_sim::metrics::Interval;
 /// The capacity (the highest request rate within the SLO bounds) of one policy at one combination of swept values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Carried {
-    /// The policy's label in the figures.
     pub policy: String,
     /// The swept values of the search for the highest request rate, as text; empty if nothing is swept.
     pub at: String,

@@ -29,7 +29,6 @@ pub struct Counts {
 /// A kind of curve, such as draft length by batch size: its names, how its points are computed from a run, and its
 /// axes.
 pub struct Curves {
-    /// The curve's name in a figure's title.
     pub title: &'static str,
     /// Name and unit of the curve's horizontal axis.
     pub x_name: &'static str,

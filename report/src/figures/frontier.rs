@@ -10,7 +10,6 @@ use crate::{Dash, Look};
 /// The points of one policy in the figure of price against latency, one for each number of replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrontierLine {
-    /// The policy's label.
     pub policy: String,
     /// The swept values of the search for the fewest replicas, as text; empty if nothing is swept.
     pub at: String,

@@ -21,23 +21,19 @@ pub struct GainAt {
     pub ends: Option<(f64, f64)>,
 }
 
-/// What a line of the figure of gains is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GainOf {
     /// The drafting that the page is about: the line is in colour, with intervals.
     Drafting,
-    /// Plain decoding.
     Plain,
     /// Another draft length.
     Length,
 }
 
-/// A line of the figure of gains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GainLine {
     /// The name, which stands at the line's end.
     pub name: String,
-    /// What the line is about.
     pub of: GainOf,
     /// The line's points, by rising rate.
     pub points: Vec<GainAt>,

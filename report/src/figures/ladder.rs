@@ -29,7 +29,6 @@ const NAMES: f64 = 300.0;
 /// One policy's loss in latency against the best oracle, split into parts by cause. The parts are called rungs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderBar {
-    /// The policy's label.
     pub policy: String,
     /// The height of each rung (a part of the policy's loss): the loss in % that disappears with one more piece of
     /// knowledge. `None` if the rung does not apply to the policy.

@@ -15,7 +15,6 @@ use foretoken_sim::metrics::{Interval, Slo};
 pub struct Latency {
     /// The latency's name in a figure's title, such as the time to first token.
     pub title: &'static str,
-    /// The latency's name on an axis.
     pub axis: &'static str,
     /// The unit of the axis: (number of units in one second, the unit's name).
     pub unit: (f64, &'static str),

@@ -20,7 +20,6 @@ const LEGEND_MARK: f64 = 48.0;
 
 /// A figure's layout without its data: texts, axes, panels and legend.
 pub struct Page {
-    /// The title above the panels.
     pub title: String,
     /// The source line: where the numbers come from, the number of samples, and the kind of interval.
     pub source: String,
@@ -36,7 +35,6 @@ pub struct Page {
     pub y: Axis,
     /// The entries of the legend: names with their colour, dash and marker; empty for no legend.
     pub legend: Vec<Named>,
-    /// The titles of the panels, one per panel.
     pub panels: Vec<PanelTitle>,
     /// Height of each panel of the figure, px.
     pub panel_height: f64,
@@ -56,7 +54,6 @@ pub struct Panel<'a> {
     pub from: Point,
     /// Bottom right corner of the panel, px.
     pub to: Point,
-    /// The panel's horizontal axis.
     pub x: &'a Axis,
     y: &'a Axis,
 }
@@ -68,7 +65,6 @@ impl Panel<'_> {
     }
 }
 
-/// Number of columns in a grid of `n` panels.
 pub fn columns(n: usize) -> usize {
     match n {
         0 | 1 => 1,

@@ -57,7 +57,6 @@ impl Pen {
         }
     }
 
-    /// Draws a line through `points`.
     pub fn through(&mut self, out: &mut String, points: impl IntoIterator<Item = BackendCoord>) {
         let mut points = points.into_iter();
         let Some(first) = points.next() else { return };
@@ -65,7 +64,6 @@ impl Pen {
         points.for_each(|point| self.line(out, point));
     }
 
-    /// Draws the closed shape through `points`.
     pub fn shape(&mut self, out: &mut String, points: impl IntoIterator<Item = BackendCoord>) {
         self.through(out, points);
         out.push('z');

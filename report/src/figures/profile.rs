@@ -10,7 +10,6 @@ use super::thin::apart;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
-/// One timed pass of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProfiledPass {
     /// Index in [`Profiled::regions`] of the pass's region (a class of pass sizes, such as decode or verify).

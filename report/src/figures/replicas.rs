@@ -25,7 +25,6 @@ const MOST_ROWS: usize = 100;
 
 /// The texts of a figure that cannot be made from the data of the run.
 pub struct ReplicaWords<'a> {
-    /// The figure's title.
     pub title: String,
     /// Where the numbers come from, and the seed.
     pub source: &'a str,

@@ -17,7 +17,6 @@ pub const SHADES: [Shade; 5] = [
 ];
 /// The colour of an area that shows an amount (such as running requests) by its height, not by its colour.
 pub const AREA: Rgb = SHADES[2].0;
-/// The colour of replicas that boot.
 pub const BOOTING: Shade = ((0xd1, 0xa2, 0x4c), (0xa8, 0x7c, 0x2c));
 /// The colour of replicas that drain: they finish their requests and get no new ones.
 pub const DRAINING: Shade = ((0x91, 0x91, 0x91), (0x74, 0x7b, 0x82));

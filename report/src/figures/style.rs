@@ -36,7 +36,6 @@ pub const RULE: Rgb = (0x8c, 0x8c, 0x8c);
 pub const QUIET: Rgb = (0x90, 0x90, 0x90);
 /// Colour of the first policy's line where a figure repeats it behind the lines of other policies.
 pub const BEHIND: Rgb = (0x94, 0x94, 0x94);
-/// Colour of grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
 /// Colour of the region of a figure in which an SLO bound is met.
 pub const KEPT: Rgb = (0xe9, 0xf4, 0xec);

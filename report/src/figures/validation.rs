@@ -15,7 +15,6 @@ const POINTS: usize = 150;
 /// The kind of run that a line or a point comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
-    /// The live run on the device.
     Live,
     /// A second live run of the same policy at the same load. Its difference from the first run is the machine's noise.
     Again,
@@ -38,7 +37,6 @@ impl RunKind {
         }
     }
 
-    /// Colour, dash and marker with which figures show this kind of run.
     fn look(self) -> Look {
         let (colour, dash, marker) = match self {
             RunKind::Live => ((0x00, 0x72, 0xb2), Dash::Solid, Marker::Circle),

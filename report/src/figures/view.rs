@@ -64,7 +64,6 @@ impl Scale {
 /// The runs to draw. Leaves out an autoregressive run that the program added as the baseline
 /// ([`crate::Entry::implied`]).
 pub struct View<'a> {
-    /// The name of the experiment.
     pub name: &'a str,
     /// The policies in order of appearance: label, and colour, dash and marker.
     pub policies: Vec<(&'a str, Look)>,

@@ -35,7 +35,6 @@ pub struct Page {
 pub struct Section {
     /// The section's anchor (id in links): letters, digits and `-`.
     pub id: String,
-    /// The section's heading.
     pub title: String,
     /// The section's contents (texts, figures, tables), in order.
     pub parts: Vec<Part>,
@@ -45,17 +44,14 @@ pub struct Section {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "kind", content = "of")]
 pub enum Part {
-    /// A paragraph of text.
     Text(String),
     /// The main result in a sentence, in large type.
     Headline(String),
-    /// A bulleted list.
     List(Vec<String>),
     /// A fact that the reader must know before reading the results.
     Warning(String),
     /// A drawing with its caption: source of the numbers, number of samples, seeds, kind of interval.
     Figure {
-        /// The text of an SVG document.
         #[serde(serialize_with = "inline")]
         svg: String,
         /// The text below the drawing.
@@ -111,7 +107,6 @@ pub const COPY: &str = include_str!("../../templates/copy.js");
 const PRINT: &str = include_str!("../../templates/print.js");
 
 impl Page {
-    /// Renders the page as the text of an HTML document.
     pub fn html(&self) -> String {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);

@@ -4,7 +4,6 @@ use crate::figures::hex;
 use crate::{Dash, Look, Marker};
 use serde::{Serialize, Serializer};
 
-/// A table of a page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
     /// The caption above the table; may be empty.
@@ -27,7 +26,6 @@ pub struct Row {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Value {
-    /// The text of the value, as it is shown.
     pub text: String,
     /// The sort key of a number. `None` for a text and for a missing number. Texts sort alphabetically, and missing
     /// numbers sort last.

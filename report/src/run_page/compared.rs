@@ -11,7 +11,6 @@ use foretoken_sim::Summary;
 /// Other results (such as an earlier run's) that a report's runs are compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// The name of the other results that the report's runs are compared with.
     pub name: String,
     /// The runs (policy, swept values and seed) that both results have.
     pub pairs: Vec<Pair>,

@@ -39,7 +39,6 @@ pub struct RunFacts {
     pub scope: String,
     /// The experiment with every default, as TOML.
     pub config: String,
-    /// Warnings of the policies and of the engine.
     pub warnings: Vec<String>,
     /// Why the results are incomplete; `None` if they are complete.
     pub partial: Option<String>,
@@ -62,7 +61,6 @@ pub struct RunFacts {
 /// page and different files of this name.
 pub const TIMING: &str = "timing.js";
 
-/// Makes the page of a run with its figures, as [`figures`](crate::figures()) draws them.
 pub fn run_page(report: &Report, figures: &[Figure], run: &RunFacts) -> Page {
     let view = View::new(report);
     let mut lead = Vec::new();

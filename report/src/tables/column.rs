@@ -68,7 +68,6 @@ impl Column {
         &self.name
     }
 
-    /// Does the column hold texts?
     pub(super) fn is_text(&self) -> bool {
         matches!(self.values, Values::Text(_))
     }

@@ -14,35 +14,28 @@ use foretoken_sim::EngineConfig;
 /// kind maximises the tokens per second of each step alone. This does not give the least E2E where prefill takes much
 /// of the time. The oracles with a `price` maximise tokens − price × seconds of each step. A new oracle is added here
 /// and nowhere else.
-pub const REFERENCES: [&str; 18] = [
-    "{ oracle-goodput = {} }",
-    "{ oracle-goodput = { price = { decode = 1.0 } } }",
-    "{ oracle-goodput = { price = { decode = 1.5 } } }",
-    "{ oracle-goodput = { price = { decode = 2.0 } } }",
-    "{ oracle-goodput = { price = { decode = 3.0 } } }",
-    "{ oracle-goodput = { price = { system = 1.0 } } }",
-    "{ oracle-goodput = { price = { system = 1.5 } } }",
-    "{ oracle-goodput = { price = { system = 2.0 } } }",
-    "{ oracle-goodput = { price = { system = 3.0 } } }",
-    "{ oracle-tree = {} }",
-    "{ oracle-tree = { price = { decode = 1.0 } } }",
-    "{ oracle-tree = { price = { decode = 1.5 } } }",
-    "{ oracle-tree = { price = { decode = 2.0 } } }",
-    "{ oracle-tree = { price = { decode = 3.0 } } }",
-    "{ oracle-tree = { price = { system = 1.0 } } }",
-    "{ oracle-tree = { price = { system = 1.5 } } }",
-    "{ oracle-tree = { price = { system = 2.0 } } }",
-    "{ oracle-tree = { price = { system = 3.0 } } }",
-];
-
-/// Reads one policy from TOML, as it is written in an experiment; `None` if `text` is not a policy.
-pub(super) fn read(text: &str) -> Option<PolicySpec> {
-    toml::from_str::<Listed>(&format!("policy = {text}")).ok().map(|listed| listed.policy)
+pub fn references() -> impl Iterator<Item = String> {
+    let prices = ["", "decode = 1.0", "decode = 1.5", "decode = 2.0", "decode = 3.0"].into_iter();
+    let prices = prices.chain(["system = 1.0", "system = 1.5", "system = 2.0", "system = 3.0"]);
+    ["oracle-goodput", "oracle-tree"].into_iter().flat_map(move |oracle| prices.clone().map(|p| priced(oracle, p)))
 }
 
-#[derive(serde::Deserialize)]
-struct Listed {
-    policy: PolicySpec,
+/// A policy in TOML, with a value of its setting `price`. If `price` is empty, the setting is left out.
+pub fn priced(policy: &str, price: &str) -> String {
+    match price {
+        "" => format!("{{ {policy} = {{}} }}"),
+        price => format!("{{ {policy} = {{ price = {{ {price} }} }} }}"),
+    }
+}
+
+/// Reads one policy from TOML, as it is written in an experiment.
+pub fn read(text: &str) -> Result<PolicySpec> {
+    #[derive(serde::Deserialize)]
+    struct Listed {
+        policy: PolicySpec,
+    }
+    let listed = toml::from_str::<Listed>(&format!("policy = {text}"));
+    listed.map(|listed| listed.policy).map_err(|e| Problem::failed(format!("{text}: {}", e.message())))
 }
 
 /// Fills in the policies of an experiment's document (its TOML) that has an `[arena]` table and no `policies`. Does
@@ -58,7 +51,7 @@ pub fn fill(document: &mut Document) -> Result<()> {
     document.replace(&Path::of("policies"), "the policies of the arena", &format!("[{}]", policies.join(", ")))
 }
 
-/// As TOML: the policies of [`REFERENCES`], the fixed lengths from 1 to `longest`, and every other policy that does not
+/// As TOML: the policies of [`references`], the fixed lengths from 1 to `longest`, and every other policy that does not
 /// see the hidden truth and asks for at most `longest` draft tokens. Leaves out the clairvoyant policy, which takes the
 /// best fixed length in hindsight, because every fixed length is a policy of the list.
 fn default_policies(longest: u32) -> Result<Vec<String>> {
@@ -72,7 +65,7 @@ fn default_policies(longest: u32) -> Result<Vec<String>> {
         let value = toml::Value::try_from(&policy);
         value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("{}: {e}", policy.label())))
     });
-    REFERENCES.iter().map(|r| Ok((*r).to_owned())).chain(fixed.map(Ok)).chain(others).collect()
+    references().map(Ok).chain(fixed.map(Ok)).chain(others).collect()
 }
 
 #[cfg(test)]
@@ -81,8 +74,9 @@ mod tests {
 
     #[test]
     fn every_reference_is_an_oracle_with_settings_in_range() {
-        for text in REFERENCES {
-            let policy = read(text).unwrap_or_else(|| panic!("{text} is no policy"));
+        assert_eq!(references().count(), 18);
+        for text in references() {
+            let policy = read(&text).unwrap_or_else(|e| panic!("{}", e.message()));
             assert!(policy.sees_hidden_truth() && policy.check().is_ok(), "{text}");
         }
     }

@@ -8,7 +8,7 @@ mod render;
 mod scenario;
 mod standings;
 
-pub use field::{REFERENCES, fill};
+pub use field::{fill, priced, read, references};
 pub use page::page;
 pub use rank::{CAP, Rank};
 pub use render::{render, render_csv, render_json, render_markdown};

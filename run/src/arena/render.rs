@@ -76,7 +76,6 @@ pub fn render_csv(s: &Standings) -> String {
     text
 }
 
-/// The arena's standings as JSON: the fields of [`Standings`].
 pub fn render_json(s: &Standings) -> serde_json::Value {
     serde_json::to_value(s).expect("plain data always serialises")
 }

@@ -1,7 +1,7 @@
 //! The numbers of one scenario of the arena: latencies, rates and counts of the run of each policy with each seed. The
 //! arena's table is made from them.
 
-use super::field::REFERENCES;
+use super::field::{read, references};
 use crate::plan::Plan;
 use crate::spec::arena::{Arena, ArenaSet};
 use crate::spec::document::Path;
@@ -82,7 +82,6 @@ pub struct Numbers {
     /// Share of requests (0 to 1) that met every latency bound of the experiment's `[slo]` table; absent if there is no
     /// bound.
     pub slo: Option<f64>,
-    /// Number of requests that finished in the run.
     pub finished: u64,
     /// Was the run overloaded, that is, did the queue grow as long as requests arrived?
     pub behind: bool,
@@ -128,10 +127,10 @@ impl Part {
     }
 }
 
-/// Is the policy one of the oracles in [`REFERENCES`], with the same settings?
+/// Is the policy one of the oracles in [`references`], with the same settings?
 fn is_reference(spec: &PolicySpec) -> bool {
     let label = spec.label();
-    REFERENCES.iter().any(|text| super::field::read(text).is_some_and(|r| r.label() == label))
+    references().any(|text| read(&text).is_ok_and(|r| r.label() == label))
 }
 
 impl Numbers {

@@ -36,7 +36,6 @@ pub enum Limit {
 /// The capacity of a policy, as the search with one seed found it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedResult {
-    /// The seed of the random draws in the search's runs.
     pub seed: u64,
     /// How the search ended: with a capacity, with no carried rate, or with every tried rate carried. A carried rate is
     /// served within the SLO.
@@ -112,7 +111,6 @@ pub struct Capacity {
     /// Does the policy see the hidden truth, such as which draft tokens will be accepted? Then no server can run it,
     /// and its capacity is a bound for other policies.
     pub bound: bool,
-    /// The swept settings with the values at which this capacity was found.
     #[serde(serialize_with = "by_path")]
     pub sweep: Vec<Swept>,
     /// The capacity, requests per second: mean over seeds and 95 % interval. `None` if some seed has no capacity.
@@ -120,7 +118,6 @@ pub struct Capacity {
     /// Output tokens per second and GPU at the capacity: mean over seeds and 95 % interval. `None` if some seed has no
     /// capacity.
     pub tok_s_gpu: Option<Interval>,
-    /// The result of the capacity search with each seed.
     pub seeds: Vec<SeedResult>,
 }
 
@@ -146,7 +143,6 @@ impl Capacity {
         marks(self.bound)
     }
 
-    /// Number of seeds whose capacity search ended with the verdict `verdict`.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.seeds.iter().filter(|s| s.verdict == verdict).count()
     }

@@ -4,16 +4,14 @@ use crate::capacity::answer::{Answer, Capacity, Limit, SeedResult, Verdict};
 use crate::capacity::page::page;
 use crate::capacity::probe::Probe;
 use crate::capacity::words::{values, with_spread};
-use crate::cells::{CAPACITY_JSON, Folder, write_problem};
+use crate::cells::{CAPACITY_JSON, Folder, keep_figures, write_problem};
 use crate::plan::Plan;
-use crate::spec::problem::{Problem, Result};
+use crate::spec::problem::Result;
 use foretoken_report::{
-    CapacityWords, Carried, Column, Figure, Key, ReportError, Staged, TriedRate, capacity_figures, column, write_rows,
+    CapacityWords, Carried, Column, Figure, Key, ReportError, TriedRate, capacity_figures, column, write_rows,
 };
 
-/// Name of the file with the results of a capacity search as text.
 pub const CAPACITY_TEXT: &str = "capacity.txt";
-/// Name of the HTML page with the results of a capacity search.
 pub const PAGE: &str = "capacity.html";
 
 /// Writes all files with the results of a capacity search into `folder`; the figures and the HTML page only if
@@ -22,11 +20,7 @@ pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Re
     tables(answer, folder).map_err(write_problem)?;
     if figures {
         let drawn = draw(answer, plan);
-        std::fs::create_dir_all(folder.figures())
-            .map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.figures().display())))?;
-        for figure in &drawn {
-            Staged::write_all_to(&folder.figures().join(&figure.file), figure.svg.as_bytes()).map_err(write_problem)?;
-        }
+        keep_figures(folder, &drawn)?;
         folder.write(PAGE, page(answer, plan, folder, drawn)?.html().as_bytes())?;
     }
     folder.write(CAPACITY_TEXT, answer.in_words().as_bytes())?;
@@ -34,7 +28,6 @@ pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Re
 }
 
 impl Answer {
-    /// The results of the capacity search as the text of a JSON file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

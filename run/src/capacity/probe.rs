@@ -55,7 +55,6 @@ impl Probe {
 /// The probes of a search for a capacity, as they are stored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Probes {
-    /// The probes, one per tried rate.
     pub probes: Vec<Probe>,
 }
 
@@ -64,7 +63,6 @@ pub struct Probes {
 pub struct Trial<'a> {
     /// The requests, whose arrivals can be scaled to any rate.
     pub load: &'a Load,
-    /// The policy that the server runs.
     pub policy: &'a PolicySpec,
     /// The SLO bounds that requests must keep.
     pub slo: Slo,
@@ -72,7 +70,6 @@ pub struct Trial<'a> {
     pub flag: &'a AtomicBool,
 }
 
-/// What a run showed of the load.
 pub struct Seen {
     /// Did enough requests keep their SLO bounds, and did the server keep up?
     pub carried: bool,

@@ -1,7 +1,7 @@
 //! Stores the probes of a search on disk as soon as each ends, so that an interrupted search can continue.
 
-use crate::cells::{Folder, PROBES, write_problem};
-use crate::spec::problem::{Problem, Result};
+use crate::cells::{Folder, PROBES, make_folder, write_problem};
+use crate::spec::problem::Result;
 use foretoken_report::Staged;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,8 @@ use std::path::PathBuf;
 /// plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchId {
-    /// Index of the search's variant among the experiment's variants.
     pub variant: usize,
-    /// Index of the search's policy among the experiment's policies.
     pub policy: usize,
-    /// Index of the search's seed among the experiment's seeds.
     pub seed: usize,
 }
 
@@ -40,8 +37,7 @@ impl Store {
     /// experiment's plan.
     pub fn open(results: &Folder, plan: &str, name: &str) -> Result<Store> {
         let folder = results.path().join(PROBES);
-        std::fs::create_dir_all(&folder)
-            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
+        make_folder(&folder)?;
         Ok(Store { folder, name: name.to_owned(), plan: plan.to_owned() })
     }
 
@@ -57,7 +53,6 @@ impl Store {
         stored.filter(|stored| stored.plan == self.plan).map(|stored| stored.found).unwrap_or_default()
     }
 
-    /// Writes what was found so far in the search `id`.
     pub fn save(&self, id: SearchId, found: &impl Serialize) -> Result<()> {
         let bytes = serde_json::to_vec(&Stored { plan: self.plan.clone(), found });
         let bytes = bytes.expect("plain data always serialises");

@@ -8,7 +8,7 @@ use super::fleet_entry::fleet_entry;
 use super::folder::Folder;
 use super::id::{CellId, ids, key, swept};
 use super::store::Store;
-use super::unwritten::write_problem;
+use super::unwritten::{make_folder, write_problem};
 use super::warnings::Warnings;
 use crate::arena::Scenario;
 use crate::compare::Comparison;
@@ -45,7 +45,6 @@ pub struct Assembled {
 
 /// The policy that the headline names first.
 pub struct Advised {
-    /// The policy's label.
     pub policy: String,
     /// The policy's speedup over plain decoding with the first seed, for each combination of swept values.
     pub speedups: Vec<Option<f64>>,
@@ -252,7 +251,6 @@ fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
 pub struct Unfinished {
     /// The finished cells, in the order of the plan, which lists all runs.
     pub cells: Vec<Cell>,
-    /// Warnings of the finished cells, one line each.
     pub warnings: Vec<String>,
     /// One sentence for each cell whose stored file is damaged.
     pub damaged: Vec<String>,
@@ -280,9 +278,9 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
 }
 
-fn keep_figures(folder: &Folder, figures: &[Figure]) -> Result<()> {
+/// Writes figures into the results folder.
+pub fn keep_figures(folder: &Folder, figures: &[Figure]) -> Result<()> {
     let to = folder.figures();
-    std::fs::create_dir_all(&to)
-        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())))?;
+    make_folder(&to)?;
     write_figures(&to, figures).map_err(write_problem)
 }

@@ -17,7 +17,6 @@ pub struct Failure {
     pub cell: String,
     /// The exit code with which the program ends because of this failure.
     pub exit: u8,
-    /// The message of the error that made the cell fail.
     pub message: String,
     /// The hint of the error that made the cell fail: what the user can do.
     pub help: String,

@@ -192,7 +192,7 @@ impl Folder {
         // The manifest is written before the experiment, because --resume recognises a run by its manifest.
         let written = [(EXPERIMENT, Some(&text)), (KERNELS, kernels.as_ref())];
         let files = written.into_iter().filter_map(|(name, text)| {
-            text.map(|t| (name.to_owned(), foretoken_report::intact::seal::digest(t.as_bytes())))
+            text.map(|t| (name.to_owned(), foretoken_traces::intact::seal::digest(t.as_bytes())))
         });
         self.write_manifest(plan, files.collect(), None, false)?;
         if let Some(kernels) = &kernels {
@@ -236,7 +236,6 @@ impl Folder {
         self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
 
-    /// The path of the results folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -251,12 +250,10 @@ impl Folder {
         self.path.join(SHARDS)
     }
 
-    /// Path of the subfolder of the results folder with the SVG figures.
     pub fn figures(&self) -> PathBuf {
         self.path.join(FIGURES)
     }
 
-    /// Path of the subfolder of the results folder with the HTML page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
     }

@@ -8,11 +8,8 @@ use foretoken_report::{Key, Swept};
 /// Names a cell by its indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellId {
-    /// Index of the cell's variant in the plan.
     pub variant: usize,
-    /// Index of the cell's seed in the plan's seeds.
     pub seed: usize,
-    /// Index of the cell's policy in the plan's policies.
     pub policy: usize,
 }
 

@@ -3,7 +3,7 @@
 
 use crate::plan::Plan;
 use crate::spec::problem::{Problem, Result};
-use foretoken_report::intact::seal::{self, Syntax};
+use foretoken_traces::intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -13,7 +13,6 @@ use std::path::{Component, Path};
 pub struct Manifest {
     /// Version of the format of the results folder: [`SCHEMA`].
     pub schema: u32,
-    /// The experiment's name.
     pub name: String,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: String,
@@ -155,7 +154,6 @@ impl Manifest {
         Err(Problem::bad_input(problem).help(AGAIN))
     }
 
-    /// Checks that all listed files have the digests that the manifest lists.
     pub fn check_all(&self, folder: &Path) -> Result<()> {
         self.check(folder, self.files.keys().map(String::as_str))
     }

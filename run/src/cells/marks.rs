@@ -4,7 +4,7 @@ use super::folder::Folder;
 use super::lock::Lock;
 use super::manifest::{Manifest, Timing};
 use super::shard::Shard;
-use super::unwritten::write_problem;
+use super::unwritten::{make_folder, write_problem};
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::Staged;
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,7 @@ impl Marks {
     /// Opens the progress files of a results folder. Makes the folder's subfolder `shards` if it is missing.
     pub fn of(folder: &Folder) -> Result<Marks> {
         let path = folder.shards();
-        std::fs::create_dir_all(&path)
-            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", path.display())))?;
+        make_folder(&path)?;
         Ok(Marks(path))
     }
 

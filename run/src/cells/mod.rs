@@ -20,7 +20,7 @@ mod store;
 mod unwritten;
 mod warnings;
 
-pub use assemble::{Advised, Assembled, Drawn, Numbers, Unfinished, assemble, entries, finished_cells};
+pub use assemble::{Advised, Assembled, Drawn, Numbers, Unfinished, assemble, entries, finished_cells, keep_figures};
 pub use cell_file::{CellFile, PiecesOf, Written};
 pub use failures::{Failure, Failures};
 pub use folder::{
@@ -34,7 +34,7 @@ pub use own::{EXPERIMENT, PROBES, RECORDINGS, TAPES};
 pub use progress::Speed;
 pub use shard::Shard;
 pub use store::{Store, Stored};
-pub use unwritten::write_problem;
+pub use unwritten::{make_folder, write_problem};
 
 use crate::guard::guarded;
 use crate::plan::Plan;

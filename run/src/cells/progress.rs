@@ -28,7 +28,6 @@ pub struct Speed {
 }
 
 impl Progress {
-    /// Starts a progress bar and a clock for `cells` cells.
     pub fn new(cells: u64, counts: &Counts) -> Progress {
         Progress { bar: Bar::new(cells, "cells", counts), started: Instant::now(), sums: Mutex::default() }
     }

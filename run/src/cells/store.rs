@@ -8,7 +8,7 @@
 use super::cell_file::{CellFile, END, PiecesOf, digest, parts, seal, split};
 use super::folder::Folder;
 use super::id::CellId;
-use super::unwritten::write_problem;
+use super::unwritten::{make_folder, write_problem};
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Cell, Entry, FleetCell};
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, PIECE, Pieces, Replicas, Series};
@@ -100,11 +100,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the folder of finished cells of the plan with the given digest.
     pub fn open(results: &Folder, plan_digest: &str) -> Result<Store> {
         let folder = results.cells();
-        std::fs::create_dir_all(&folder)
-            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
+        make_folder(&folder)?;
         Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
     }
 
@@ -167,7 +165,6 @@ impl Store {
         CellFile::create(&self.path(id), (self.key, name(id))).map_err(write_problem)
     }
 
-    /// Writes the results of a finished cell to its file.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
         let mut file = self.begin(id)?;
         let _ = split(&stored.records).all(|piece| file.add(piece));

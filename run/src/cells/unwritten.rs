@@ -1,7 +1,8 @@
-//! Makes the errors, with hints, for results that cannot be written to disk.
+//! Makes folders, and the errors, with hints, for results that cannot be written to disk.
 
-use crate::spec::problem::Problem;
+use crate::spec::problem::{Problem, Result};
 use foretoken_report::ReportError;
+use std::path::Path;
 
 /// The error for a result that could not be written, with a hint on what to do.
 pub fn write_problem(error: ReportError) -> Box<Problem> {
@@ -20,3 +21,9 @@ pub fn write_problem(error: ReportError) -> Box<Problem> {
 }
 
 const MORE_MEMORY: &str = "it ran out of memory: give it more, or run fewer cells at a time with --threads 1";
+
+/// Makes a folder, and the folders above it.
+pub fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))
+}

@@ -24,7 +24,6 @@ struct Kind {
 }
 
 impl Warnings {
-    /// Adds the warnings `from` of one cell.
     pub fn collect(&mut self, cell: &Key, from: Vec<String>) {
         match self.cells.iter_mut().find(|(policy, _)| *policy == cell.policy) {
             Some((_, cells)) => *cells += 1,

@@ -41,7 +41,6 @@ pub struct State {
     pub history: Vec<Vec<u32>>,
     /// The decode requests of the step's batch.
     pub requests: Vec<Request>,
-    /// The policies whose decisions in this state are computed.
     pub policies: Vec<PolicySpec>,
     /// Measured pass times for policies with a cost table (pass times by number of tokens); `None`: the times in their
     /// tables are computed from α, γ, δ.

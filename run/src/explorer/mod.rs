@@ -44,11 +44,8 @@ const SCRIPTS: [&str; 6] = [
 /// a profile, or is the hardware of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// The machine's name on the page.
     pub name: String,
-    /// The cost model of the target model's passes on this machine.
     pub target: LatencySpec,
-    /// The cost model of the draft model's passes on this machine.
     pub draft: LatencySpec,
     /// Does a verify pass read the context once per request, or once per verified position?
     pub context_reads: ContextReads,

@@ -31,7 +31,6 @@ pub struct Ladder {
     pub policy: String,
     /// Does the policy draft trees? The other policies of the ladder, which know more than a server can, draft chains.
     pub trees: bool,
-    /// The swept settings, each with its value in the runs from which this ladder is made.
     pub sweep: Vec<Choice>,
     /// The loss ln(E2E / E2E of the best oracle) of the policy as the experiment gives it, without added knowledge.
     pub as_is: Interval,

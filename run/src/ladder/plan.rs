@@ -1,7 +1,7 @@
 //! Makes the list of runs from which ladders are computed (a ladder splits a policy's loss by missing knowledge): each
 //! policy without and with added knowledge, the bounds, and the oracles.
 
-use crate::arena::REFERENCES;
+use crate::arena::{priced, read, references};
 use crate::plan::Plan;
 use crate::spec::document::{Document, Path};
 use crate::spec::problem::{Problem, Result};
@@ -87,29 +87,22 @@ pub fn of(mut document: Document, folder: &FilePath) -> Result<(Plan, LadderRuns
         }
         policies.push(runs);
     }
-    let bounds = [priced(BOUNDS[0], &mut specs)?, priced(BOUNDS[1], &mut specs)?, priced(BOUNDS[2], &mut specs)?];
+    let mut bounds: [Vec<String>; 3] = Default::default();
+    for (bound, labels) in BOUNDS.iter().zip(&mut bounds) {
+        *labels = PRICES.iter().map(|price| listed(&priced(bound, price), &mut specs)).collect::<Result<_>>()?;
+    }
     let mut oracles = Vec::new();
-    for text in REFERENCES {
+    for text in references() {
         // The bounds on the ladder's rungs before the last draft chains, so only an oracle that drafts chains can be on
         // the last rung.
-        if !read(text)?.definition().drafts_trees() {
-            oracles.push(listed(text, &mut specs)?);
+        if !read(&text)?.definition().drafts_trees() {
+            oracles.push(listed(&text, &mut specs)?);
         }
     }
     let texts: Vec<String> = specs.iter().map(written).collect::<Result<_>>()?;
     ["arena", "paper", "question"].iter().for_each(|key| document.remove(&Path::of(key)));
     document.replace(&Path::of("policies"), "the policies of the ladder", &format!("[{}]", texts.join(", ")))?;
     Ok((Plan::of(document, folder)?, LadderRuns { policies, bounds, oracles }))
-}
-
-/// Adds the policy `bound`, which knows more than a server can, with each value of its setting `price` in [`PRICES`] to
-/// the policies `specs`. Returns the labels.
-fn priced(bound: &str, specs: &mut Vec<PolicySpec>) -> Result<Vec<String>> {
-    let form = |price: &&str| match *price {
-        "" => format!("{{ {bound} = {{}} }}"),
-        price => format!("{{ {bound} = {{ price = {{ {price} }} }} }}"),
-    };
-    PRICES.iter().map(|price| listed(&form(price), specs)).collect()
 }
 
 /// Reads a policy from `text`, as an experiment's file has it, and adds it to `specs`. Returns the policy's label.
@@ -125,18 +118,6 @@ fn add(specs: &mut Vec<PolicySpec>, spec: PolicySpec) {
     if !specs.contains(&spec) {
         specs.push(spec);
     }
-}
-
-#[derive(serde::Deserialize)]
-struct Listed {
-    policy: PolicySpec,
-}
-
-/// Reads a policy from a text as it stands in an experiment's file.
-fn read(text: &str) -> Result<PolicySpec> {
-    toml::from_str::<Listed>(&format!("policy = {text}"))
-        .map(|listed| listed.policy)
-        .map_err(|e| Problem::failed(format!("{text}: {}", e.message())))
 }
 
 /// Writes a policy as the text that stands for it in an experiment's file.

@@ -5,7 +5,6 @@ use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{LadderBar, ladder_figure, narrow, plain_table, table_lines};
 use foretoken_sim::metrics::Interval;
 
-/// The ladders as text for a terminal.
 pub fn render(ladders: &Ladders) -> String {
     let head = ["policy", "L"].into_iter().chain(RUNGS.map(|(name, _)| name));
     let rows = ladders.ladders.iter().map(|ladder| {
@@ -19,12 +18,10 @@ pub fn render(ladders: &Ladders) -> String {
     crate::spec::shown::escape(&text).into_owned()
 }
 
-/// The ladders as JSON.
 pub fn render_json(ladders: &Ladders) -> String {
     serde_json::to_string_pretty(ladders).expect("plain data always serialises") + "\n"
 }
 
-/// The ladders as an HTML page.
 pub fn page(ladders: &Ladders) -> Page {
     let mut section = Section::new("ladder", "Rungs");
     let bar = |ladder: &Ladder| LadderBar {

@@ -57,7 +57,6 @@ impl Measured {
 /// The finished runs of an experiment, from which the claims of a paper are measured.
 #[derive(Clone, Copy)]
 pub struct Results<'a> {
-    /// The plan of the experiment that was run.
     pub plan: &'a Plan,
     /// The finished runs of the experiment, in the order of the plan: variants vary slowest, then seeds, then policies.
     pub cells: &'a [Cell],

@@ -27,7 +27,6 @@ pub struct Cell {
     pub source: String,
     /// One record per engine step of the run, in the order of their starts.
     pub steps: Vec<StepRecord>,
-    /// One record per request of the run.
     pub requests: RequestRecords,
     blocks: Option<u32>,
     behind: Option<DeliverAt>,

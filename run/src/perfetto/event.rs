@@ -6,7 +6,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// One event of a timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
     /// The text that the viewer shows for the event.

@@ -21,7 +21,6 @@ const LIFE: u32 = 4;
 pub struct Fleet {
     /// The name of the router, which chooses the replica of each request.
     pub router: String,
-    /// The name of each replica in the timeline.
     pub names: Vec<String>,
     /// For each step of the run, the index of the replica that made the step.
     pub by: Vec<u32>,
@@ -32,7 +31,6 @@ pub struct Fleet {
     pub scaled: Option<Scaled>,
 }
 
-/// The process id of a replica in the timeline.
 fn process(replica: u32) -> u32 {
     FIRST_REPLICA + replica
 }

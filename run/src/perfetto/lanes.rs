@@ -58,7 +58,6 @@ pub fn add(
 
 /// A request that begins to run in the part of the run that the timeline shows.
 pub struct Placed {
-    /// Index of the request in the run's records.
     pub request: usize,
     /// (Process id, thread id) of the timeline's row that shows the request.
     pub on: (u32, u32),

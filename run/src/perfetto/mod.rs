@@ -39,7 +39,6 @@ pub struct Window {
 
 /// A timeline of one run, and a sentence on the part of the run that it shows.
 pub struct Timeline {
-    /// The trace events of the timeline, in any order.
     pub events: Vec<Event>,
     /// The metadata of the timeline's file, as a JSON object.
     pub about: Value,

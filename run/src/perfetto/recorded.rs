@@ -19,7 +19,6 @@ pub struct Recorded<'a> {
     pub source: &'a str,
     /// One record per step of the run, in the order of their starts; at least one.
     pub steps: &'a [StepRecord],
-    /// The records of the run's requests.
     pub requests: &'a RequestRecords,
     /// Number of KV blocks that the run's requests could use; `None` if it is not known.
     pub blocks: Option<u32>,

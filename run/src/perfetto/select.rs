@@ -6,9 +6,7 @@ use foretoken_report::Key;
 /// Which run of a results folder the user wants to see. A field that is absent fits every run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
-    /// The label of the wanted run's policy.
     pub policy: Option<&'a str>,
-    /// The wanted run's seed.
     pub seed: Option<u64>,
     /// Swept values of the wanted run, each as `path=value`.
     pub sweep: &'a [String],

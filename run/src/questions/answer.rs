@@ -68,7 +68,6 @@ pub struct Finding {
 }
 
 impl Answer {
-    /// Measures every claim of a question in the finished runs, and writes the answer.
     pub fn of(question: &Question, plan: &Plan, cells: &[Cell]) -> Result<Answer> {
         let results = Results { plan, cells };
         let claims: Vec<Finding> =

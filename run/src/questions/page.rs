@@ -7,7 +7,6 @@ use crate::papers::results::Measured;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::range_bar;
 
-/// The HTML page of the answers, each with the name of its experiment.
 pub fn page<'r>(answers: impl IntoIterator<Item = (&'r str, &'r Answer)>) -> Page {
     let answers: Vec<(&str, &Answer)> = answers.into_iter().collect();
     let counted: Vec<&Answer> = answers.iter().map(|(_, answer)| *answer).collect();

@@ -14,7 +14,7 @@ pub use paper::paper;
 pub use portable::Portable;
 pub use results::Results;
 
-use crate::cells::{Assembled, Folder, write_problem};
+use crate::cells::{Assembled, Folder, make_folder, write_problem};
 use crate::explorer::PAGE;
 use crate::spec::problem::{Problem, Result};
 use foretoken_report::{Report, RunFacts, Source, Staged, TIMING, run_page};
@@ -44,7 +44,6 @@ pub fn make_of(folder: &Path, made: &mut Assembled) -> Result<Option<PathBuf>> {
 
 /// An HTML page of results that was written.
 pub struct Written {
-    /// The path of the written HTML page.
     pub page: PathBuf,
     /// A paragraph on how the results differ from the other results folder with which the page compares them; `None`
     /// without another folder.
@@ -110,8 +109,7 @@ pub fn write(mut results: Results, baseline: Option<Results>, to: &Path) -> Resu
 
 fn keep(to: &Path, files: &[(&str, &str)]) -> Result<PathBuf> {
     let index = to.join(INDEX);
-    std::fs::create_dir_all(to)
-        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help(ELSEWHERE))?;
+    make_folder(to).map_err(|e| e.help(ELSEWHERE))?;
     if std::fs::read(&index).is_ok_and(|old| !old.windows(MARK.len()).any(|w| w == MARK.as_bytes())) {
         let problem = Problem::bad_input(format!("{} is a page that Foretoken did not make", index.display()));
         return Err(problem.help(ELSEWHERE));

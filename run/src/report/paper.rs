@@ -2,12 +2,11 @@
 //! numbers of every run as CSV.
 
 use super::Results;
-use crate::cells::write_problem;
-use crate::spec::problem::{Problem, Result};
+use crate::cells::{make_folder, write_problem};
+use crate::spec::problem::Result;
 use foretoken_report::{Cell, Mark, Report, Staged, column_figures};
 use std::path::Path;
 
-/// Name of the CSV file with the numbers of every run.
 const NUMBERS: &str = "numbers.csv";
 
 /// A column of the CSV file [`NUMBERS`]: its heading and the function that reads its number from a run's results.
@@ -30,8 +29,7 @@ const COLUMNS: [Column; 12] = [
 
 /// Writes the figures, their captions and the numbers into the folder `to`. Returns the names of the files.
 pub fn paper(results: Results, to: &Path) -> Result<Vec<String>> {
-    std::fs::create_dir_all(to)
-        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())))?;
+    make_folder(to)?;
     let scope = crate::scope::of(&results.plan);
     let report = Report { name: results.manifest.name, source: results.source, cells: results.cells };
     let mut files = vec![(NUMBERS.to_owned(), numbers(&report.cells))];

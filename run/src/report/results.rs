@@ -27,7 +27,6 @@ const READ: [&str; 14] = [
     OBSERVED_JSON,
 ];
 
-/// The contents of a results folder, as reports need them.
 pub struct Results {
     pub folder: PathBuf,
     /// The manifest of the results folder: what the results are, and the digests of their files.
@@ -64,7 +63,6 @@ fn server(folder: &Path, plan: &Plan) -> Option<String> {
 }
 
 impl Results {
-    /// Reads a results folder and checks its files.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
         manifest.check(folder, READ)?;

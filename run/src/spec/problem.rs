@@ -34,7 +34,6 @@ pub type Result<T> = std::result::Result<T, Box<Problem>>;
 /// One error, as the user sees it.
 #[derive(Debug)]
 pub struct Problem {
-    /// The exit code with which the problem ends the program.
     pub exit: Exit,
     message: String,
     help: Option<String>,
@@ -43,7 +42,6 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with the given exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Box<Problem> {
         Box::new(Problem {
             exit,
@@ -76,7 +74,6 @@ impl Problem {
         self
     }
 
-    /// True if the problem was caused by a missing file.
     pub fn is_a_missing_file(&self) -> bool {
         self.missing_file
     }

@@ -14,7 +14,6 @@ use foretoken_sim::acceptance::Rates;
 use std::collections::BTreeMap;
 
 impl Experiment {
-    /// Reads and checks a document without sweeps.
     pub fn read(document: &Document) -> Result<Experiment> {
         check_costs(document)?;
         let mut experiment: Experiment = document.read_knowing(schema::settings_of)?;

@@ -111,7 +111,6 @@ impl ContextTable {
     }
 }
 
-/// The plan with other lengths of its requests.
 fn with_lengths(plan: &Plan, lengths: &LengthSpec) -> Plan {
     let mut plan = plan.clone();
     for variant in &mut plan.variants {

@@ -38,7 +38,6 @@ pub enum Verdict {
 /// A draft length, compared with the fastest length at the same number of clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ComparedLength {
-    /// The draft length, tokens.
     pub k: u32,
     /// ln(output tokens per second of this draft length / of the fastest length): mean over seeds and 95 % interval.
     pub over_fastest: Interval,

@@ -29,7 +29,6 @@ pub struct Table {
     /// vLLM's `num_speculative_tokens_per_batch_size`, as (first size, last size, draft length); empty if no row is in
     /// the table.
     pub ranges: Vec<BatchRange>,
-    /// Number of seeds with which each closed loop is run.
     pub seeds: usize,
 }
 

@@ -39,7 +39,6 @@ pub struct Position {
 /// Which draft tokens of observed runs were accepted: rates by position in a round, and a truth table by answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acceptance {
-    /// Acceptance at the draft positions 1, 2, … of a round.
     pub positions: Vec<Position>,
     /// A truth table: which draft tokens of an answer were right. It has the answers for which the server reports draft
     /// tokens in every step after the first. `None` if there is no such answer.

@@ -249,7 +249,6 @@ impl Calibration {
         self.cost.as_ref().map(|cost| self.profile_of(cost))
     }
 
-    /// A profile with these costs of passes and of the host.
     fn profile_of(&self, cost: &CostFit) -> Calibrated {
         let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
         let requests = most(|r| u64::from(r.decodes + r.prompts));

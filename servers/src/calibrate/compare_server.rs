@@ -5,12 +5,13 @@
 //! acceptance observed in this run, and with the acceptance and the costs of this run. Two simple predictions, made
 //! without a simulation, are reported for comparison.
 
-use crate::calibrate::folder::{make, put};
+use crate::calibrate::folder::put;
 use crate::calibrate::kept::Kept;
 use crate::calibrate::predict_cell::predict_cell;
 use crate::calibrate::replay::replay;
 use crate::calibrate::source::{Source, load};
 use crate::compare::server_runs::ServerComparison;
+use foretoken_run::cells::make_folder;
 use foretoken_run::spec::problem::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,7 +52,7 @@ pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<Server
 /// Writes `validation.json`, `validation.txt`, `validation.html` and, if there is a figure, `predicted.svg` into a
 /// folder. Replaces existing files.
 pub fn write(comparison: &ServerComparison, folder: &Path) -> Result<()> {
-    make(folder)?;
+    make_folder(folder)?;
     put(folder, "validation.json", comparison.to_json())?;
     put(folder, "validation.txt", comparison.in_words())?;
     if let Some(svg) = comparison.figure() {

@@ -33,7 +33,6 @@ pub struct StepRow {
     pub k: u32,
     /// Does one pass make all draft tokens of the step, as with block drafters (DFlash, DSpark) and lookups?
     pub in_one_pass: bool,
-    /// Number of requests that decode in the step.
     pub decodes: u32,
     /// Tokens of the decoding requests in the target pass: one per request, and their verified draft tokens.
     pub verified: u64,

@@ -89,7 +89,6 @@ impl CostFit {
         CostFit::of(rows, Costs::Together, &[])
     }
 
-    /// Fits the costs of passes to timed steps, with these terms.
     pub(crate) fn of(rows: &[StepRow], costs: Costs, terms: &[Term]) -> CostFit {
         let bends = bends(rows);
         let shortest = rows.iter().filter(|r| r.part != Part::Draft).map(|r| r.elapsed_s).reduce(f64::min);
@@ -125,7 +124,6 @@ impl CostFit {
         }
     }
 
-    /// The fitted cost of target passes as a latency model.
     pub fn target(&self) -> LatencySpec {
         const FAR: u64 = 1 << 20;
         let context = if self.alpha_s > 0.0 { vec![(0, 0.0), (FAR, self.alpha_s * FAR as f64)] } else { vec![] };
@@ -139,7 +137,6 @@ impl CostFit {
         stairs(&self.terms, &bends, bends.last().copied().unwrap_or(1), |x| line(&self.batched, x))
     }
 
-    /// The fitted cost of draft passes as a latency model.
     pub fn draft_model(&self) -> LatencySpec {
         LatencySpec::Linear(self.draft)
     }

@@ -4,7 +4,7 @@
 //! unfinished. It gets its contents after all other files, so a marker with contents shows a complete folder.
 
 use foretoken_report::Staged;
-use foretoken_run::cells::Lock;
+use foretoken_run::cells::{Lock, make_folder};
 use foretoken_run::spec::problem::{Problem, Result};
 use std::path::Path;
 
@@ -41,18 +41,12 @@ pub fn check_free(folder: &Path, marker: &str, what: &str, overwrite: bool) -> R
 /// Makes the results folder `folder` and writes the file `marker`, which says that the folder is unfinished. No other
 /// process can begin to write into the folder while the returned lock lives.
 pub fn begin(folder: &Path, marker: &str) -> Result<Lock> {
-    make(folder)?;
+    make_folder(folder)?;
     let lock = Lock::take_folder(folder, false)?;
     put(folder, marker, UNFINISHED)?;
     Ok(lock)
 }
 
-/// Does the file `marker` say that its folder is unfinished?
 pub fn is_unfinished(marker: &Path) -> bool {
     std::fs::read(marker).is_ok_and(|bytes| bytes == UNFINISHED.as_bytes())
-}
-
-/// Makes a folder and the folders above it.
-pub fn make(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.display())))
 }

@@ -37,22 +37,22 @@ pub struct Foreign {
 /// runs and files; the timed steps get this index as their `source`. `draft_length` is the server's draft length. It is
 /// needed only if the file's format does not state the draft length.
 pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Foreign> {
-    let format = foreign::detect(path).map_err(unread)?;
-    let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
+    let bytes = &foreign::bytes(path).map_err(unread)?;
+    let format = foreign::detect(path, bytes).map_err(unread)?;
     let mut f = Foreign {
         path: path.to_path_buf(),
-        digest: blake3::hash(&bytes).to_hex().to_string(),
+        digest: blake3::hash(bytes).to_hex().to_string(),
         format: format.to_string(),
         ..Foreign::default()
     };
     match format {
-        Format::VllmForward => forward_cases(&mut f, index)?,
-        Format::VllmBench => vllm_serve(&mut f)?,
-        Format::SglangBench => sglang_serve(&mut f)?,
-        Format::SglangRequests => requests(&mut f)?,
-        Format::SglangForward => forward_steps(&mut f, index, draft_length)?,
-        Format::SglangDspark => dspark(&mut f, index)?,
-        Format::AiperfRecords => aiperf(&mut f)?,
+        Format::VllmForward => forward_cases(&mut f, bytes, index)?,
+        Format::VllmBench => vllm_serve(&mut f, bytes)?,
+        Format::SglangBench => sglang_serve(&mut f, bytes)?,
+        Format::SglangRequests => requests(&mut f, bytes)?,
+        Format::SglangForward => forward_steps(&mut f, bytes, index, draft_length)?,
+        Format::SglangDspark => dspark(&mut f, bytes, index)?,
+        Format::AiperfRecords => aiperf(&mut f, bytes)?,
         Format::SpeculationProfile => profile(&mut f)?,
     }
     Ok(f)
@@ -85,17 +85,17 @@ fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
 
 /// Reads vLLM's timed forward passes into `f`. Each time is for a pass over a batch with a stated shape. The time
 /// covers the target's pass alone, or the target's pass and the drafter's passes.
-fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
-    let cases = vllm_forward::read(&f.path).map_err(unread)?;
+fn forward_cases(f: &mut Foreign, bytes: &[u8], source: usize) -> Result<()> {
+    let cases = vllm_forward::parse(&f.path, bytes).map_err(unread)?;
     let mut unknown = 0;
     for case in &cases {
         // If a timed pass has draft tokens and the file does not say whether the drafter ran, the time counts as the
         // time of the target's and the drafter's passes together.
-        let drafts = case.shape.requests.iter().any(|r| r.num_draft_tokens > 0);
+        let drafts = case.requests.iter().any(|r| r.num_draft_tokens > 0);
         unknown += usize::from(case.drafter.is_none() && drafts);
         let part = if case.drafter == Some(false) { Part::Target } else { Part::Step };
         let mut r = row(source, part, case.median_s);
-        for q in &case.shape.requests {
+        for q in &case.requests {
             let count = q.count;
             let decodes = q.query_len == q.num_draft_tokens + 1;
             r.context += u64::from(count) * u64::from(q.kv_len.saturating_sub(q.query_len));
@@ -119,8 +119,8 @@ fn forward_cases(f: &mut Foreign, source: usize) -> Result<()> {
     Ok(())
 }
 
-fn vllm_serve(f: &mut Foreign) -> Result<()> {
-    for run in vllm_bench::read(&f.path).map_err(unread)? {
+fn vllm_serve(f: &mut Foreign, bytes: &[u8]) -> Result<()> {
+    for run in vllm_bench::parse(&f.path, bytes).map_err(unread)? {
         let finished = run.requests.iter().filter(|r| r.error.is_none());
         f.requests.extend(finished.map(|r| (Some(r.start_s), r.input_len, r.output_len)));
         if let Some(s) = &run.speculation
@@ -147,8 +147,8 @@ fn by_count(rounds: u64, at_least: &[f64]) -> Vec<(u32, u32, u64)> {
     (0..=at_least.len()).map(|n| (k, n as u32, exactly(n))).collect()
 }
 
-fn sglang_serve(f: &mut Foreign) -> Result<()> {
-    for run in sglang_bench::read(&f.path).map_err(unread)? {
+fn sglang_serve(f: &mut Foreign, bytes: &[u8]) -> Result<()> {
+    for run in sglang_bench::parse(&f.path, bytes).map_err(unread)? {
         let untimed = run.requests.unwrap_or_default();
         f.requests.extend(untimed.iter().filter(|r| r.error.is_none()).map(|r| (None, r.input_len, r.output_len)));
         if let Some(length) = run.accept_length {
@@ -162,8 +162,8 @@ fn sglang_serve(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-fn aiperf(f: &mut Foreign) -> Result<()> {
-    let requests = aiperf_records::read(&f.path).map_err(unread)?;
+fn aiperf(f: &mut Foreign, bytes: &[u8]) -> Result<()> {
+    let requests = aiperf_records::parse(&f.path, bytes).map_err(unread)?;
     let first = requests.iter().map(|r| r.start_s).fold(f64::INFINITY, f64::min);
     f.requests = requests.iter().map(|r| (Some(r.start_s - first), r.input, r.output)).collect();
     f.rounds = requests.iter().flat_map(|r| r.rounds.iter().copied()).collect();
@@ -192,9 +192,9 @@ fn profile(f: &mut Foreign) -> Result<()> {
     Ok(())
 }
 
-fn requests(f: &mut Foreign) -> Result<()> {
+fn requests(f: &mut Foreign, bytes: &[u8]) -> Result<()> {
     let mut several = 0;
-    for r in sglang_requests::read(&f.path).map_err(unread)? {
+    for r in sglang_requests::parse(&f.path, bytes).map_err(unread)? {
         if let Some(prompt) = r.prompt_tokens {
             f.requests.push((r.received_s, prompt, r.completion_tokens));
         }
@@ -229,8 +229,8 @@ fn drafted_by_sglang(s: &sglang_requests::RequestSpeculation) -> (u32, bool) {
     }
 }
 
-fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> Result<()> {
-    let steps = sglang_forward::read(&f.path).map_err(unread)?;
+fn forward_steps(f: &mut Foreign, bytes: &[u8], source: usize, draft_length: Option<u32>) -> Result<()> {
+    let steps = sglang_forward::parse(&f.path, bytes).map_err(unread)?;
     let k = draft_length.ok_or_else(|| {
         Problem::bad_input(format!(
             "{}: forward-pass metrics do not say how many tokens were drafted",
@@ -239,15 +239,14 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
         .help("say it: --draft-length N (sglang:spec_num_steps; 0 without speculation)")
     })?;
     for step in steps.iter().filter(|s| !s.is_heartbeat()) {
-        let s = &step.scheduled;
-        let decodes = s.decode_requests;
+        let decodes = step.decode_requests;
         f.rows.push(StepRow {
             k,
             decodes,
             verified: u64::from(decodes) * u64::from(k + 1),
-            prompts: s.prefill_requests,
-            prompt_tokens: s.prefill_tokens,
-            context: s.decode_kv_tokens + s.prefill_kv_tokens,
+            prompts: step.prefill_requests,
+            prompt_tokens: step.prefill_tokens,
+            context: step.decode_kv_tokens + step.prefill_kv_tokens,
             ..row(source, Part::Step, step.wall_s)
         });
     }
@@ -257,8 +256,8 @@ fn forward_steps(f: &mut Foreign, source: usize, draft_length: Option<u32>) -> R
 
 /// Reads the records of SGLang's scheduler DSpark into `f`: the draft times and the verification times of steps, and
 /// the acceptance of every request. Acceptance that SGLang itself simulated is not read.
-fn dspark(f: &mut Foreign, source: usize) -> Result<()> {
-    for records in sglang_dspark::read(&f.path).map_err(unread)? {
+fn dspark(f: &mut Foreign, bytes: &[u8], source: usize) -> Result<()> {
+    for records in sglang_dspark::parse(&f.path, bytes).map_err(unread)? {
         if records.simulated_accept_length.is_some() {
             f.notes.push("its acceptance was simulated and says nothing of the draft: only its times are taken".into());
         }
@@ -344,12 +343,8 @@ mod tests {
     fn drafted(proposed: Option<u64>) -> (u32, bool) {
         drafted_by_sglang(&sglang_requests::RequestSpeculation {
             verify_steps: 4,
-            correct_drafts: 3,
             correct_drafts_histogram: vec![2, 1, 1],
             proposed_drafts: proposed,
-            cap_length: None,
-            cap_lens_histogram: vec![],
-            block_accept_length: None,
         })
     }
 

@@ -58,7 +58,6 @@ pub(crate) fn draws(kept: &Kept, repeats: &[&Source], k: u32) -> Result<Vec<Vec<
     (0..DRAWS).map(one).collect()
 }
 
-/// The costs of passes, each multiplied by a factor.
 fn slower(cost: &Calibrated, factor: f64) -> Calibrated {
     let mut slower = cost.clone();
     for cost in [&mut slower.target.cost, &mut slower.draft.cost] {

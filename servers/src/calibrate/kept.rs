@@ -11,17 +11,16 @@ use crate::calibrate::verdict::Verdict;
 use crate::compare::server_runs::Misfit;
 use crate::recordings::seat_log::Seated;
 use foretoken_profiler::Calibrated;
-use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_run::cells::Lock;
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_sim::EngineConfig;
+use foretoken_traces::intact::seal::{self, Syntax};
 use foretoken_traces::truth::TruthTable;
 use foretoken_traces::truth::speculation_profile::SPECULATION_PROFILE;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Name of the file, in a calibration's folder, with the calibrated profile.
 pub const PROFILE: &str = "profile.toml";
 /// Name of the file, in a calibration's folder, with the truth table: which draft tokens of each observed answer were
 /// right.
@@ -34,7 +33,6 @@ pub const EXPERIMENT: &str = "experiment.toml";
 /// Name of the JSON file, in a calibration's folder, with the results, and with the names and digests of the files from
 /// which the calibration was made.
 pub const FOUND: &str = "calibration.json";
-/// Name of the calibration's HTML page in its folder.
 pub const PAGE: &str = "calibration.html";
 
 /// The content of `calibration.json`: the results of a calibration, and the names and digests of the files from which
@@ -55,7 +53,6 @@ pub struct Found<'a> {
     /// The draft length of the latest observed run; `None` if it is not known, or if the server drafted several
     /// lengths.
     pub now: Option<u32>,
-    /// The loads (arrivals and requests) under which the server was observed.
     pub loads: Vec<ObservedLoad>,
     /// Number of steps to which the costs were fitted. For a calibration from a table of benchmark results: number of
     /// fitted measured values (throughput, TTFT, TPOT).
@@ -82,7 +79,6 @@ pub struct Found<'a> {
 /// table of benchmark results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// The path of the file from which the calibration was made.
     pub path: String,
     /// BLAKE3 digest of the file's bytes, in hexadecimal.
     pub blake3: String,
@@ -110,7 +106,6 @@ pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<Lock> {
 /// The parts of a calibration, read from its folder, that predictions of runs need.
 #[derive(Debug)]
 pub struct Kept {
-    /// The calibrated costs of passes and of the host.
     pub cost: Calibrated,
     /// Which draft tokens of each observed answer were right (a truth table); `None` if the calibration has none.
     pub table: Option<TruthTable>,
@@ -187,7 +182,6 @@ pub(crate) fn last(loads: &[ObservedLoad]) -> Option<&SeenRun> {
 pub struct Known {
     /// The server whose runs were observed; `None` if it is not known.
     pub server: Option<Server>,
-    /// The loads (arrivals and requests) under which the server was observed.
     pub loads: Vec<ObservedLoad>,
     /// The draft lengths of the steps to which the costs were fitted.
     pub lengths: Vec<u32>,

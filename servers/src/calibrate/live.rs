@@ -6,8 +6,8 @@ use crate::calibrate::held_out::HeldOutRun;
 use crate::calibrate::kept::{FOUND, Input, PROFILE, ready};
 use crate::calibrate::verdict::Verdict;
 use foretoken_profiler::Calibrated;
-use foretoken_report::intact::seal::{self, Syntax};
 use foretoken_run::spec::problem::{Problem, Result};
+use foretoken_traces::intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -31,7 +31,6 @@ pub struct ObservedLoad {
 /// The parts of an observed run that `recommend` needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeenRun {
-    /// The name of the observed run in tables.
     pub name: String,
     /// Path of the recording of the observed run. A recording has the sent requests and their answers, with times.
     pub recording: String,
@@ -41,7 +40,6 @@ pub struct SeenRun {
     /// such table, or if the server drafted one length throughout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<Vec<BatchRange>>,
-    /// When the run started, in microseconds since 1970.
     pub started_unix_us: u64,
     /// The mean end-to-end latency that was measured, seconds; `None` if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +53,6 @@ impl ObservedLoad {
     }
 }
 
-/// Name of the subfolder of a calibration's folder that has the traces of requests.
 pub const TRACES: &str = "traces";
 
 /// Closed loops with equally many clients count as one load if their mean prompt and output lengths differ by at most

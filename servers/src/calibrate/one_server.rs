@@ -69,7 +69,6 @@ impl Server {
     }
 }
 
-/// Checks that all runs come from one server.
 pub fn check(sources: &[Source]) -> Result<()> {
     for fact in facts() {
         let mut known = sources.iter().filter_map(|s| Some((s, fact.value(s)?)));

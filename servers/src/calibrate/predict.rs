@@ -32,11 +32,9 @@ pub enum AcceptanceFrom<'a> {
 /// The inputs of a prediction of an observed run: costs, acceptance, engine settings, seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Prediction<'a> {
-    /// The calibrated costs of passes and of the host.
     pub cost: &'a Calibrated,
     /// Where the simulated run gets its acceptance (which draft tokens are right) from.
     pub acceptance: AcceptanceFrom<'a>,
-    /// The settings of the simulated engine.
     pub engine: &'a EngineConfig,
     /// Seed of the random choices, such as which recorded answer's truth a request gets.
     pub seed: u64,

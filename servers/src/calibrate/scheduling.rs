@@ -12,7 +12,6 @@ const STEPS: usize = 100_000;
 /// How far the log of an observed run agrees with its repeated schedules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedules {
-    /// The name of the observed run.
     pub run: String,
     /// Number of steps in the log of the run.
     pub steps: usize,

@@ -28,7 +28,6 @@ pub struct Spread {
     offsets: Vec<f64>,
 }
 
-/// The value of the grid with index `i`.
 fn value(i: usize) -> f64 {
     let (least, most, n) = GRID;
     least + (most - least) * i as f64 / (n - 1) as f64

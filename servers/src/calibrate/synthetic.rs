@@ -11,7 +11,6 @@ pub struct Law {
     pub target_s: f64,
     /// Seconds that each token adds to a target pass.
     pub token_s: f64,
-    /// Seconds of a draft pass of the synthetic server.
     pub draft_s: f64,
     /// Seconds of the host between the synthetic server's steps.
     pub host_s: f64,
@@ -42,7 +41,6 @@ pub const LAW: Law = Law {
     foreign: Foreign { square_s: 0.0, above_8_s: 0.0, host_request_s: 0.0 },
 };
 
-/// The draft lengths that a synthetic server uses.
 #[derive(Clone, Copy, Debug)]
 pub enum Lengths {
     /// One draft length for all steps of the server.
@@ -208,7 +206,6 @@ impl Law {
     }
 }
 
-/// Writes the recording of a run into the file `name` of a folder.
 pub fn write_recording(recording: &Recording, folder: &Path, name: &str) -> std::path::PathBuf {
     let path = folder.join(format!("{name}.obs"));
     let mut writer = crate::recordings::recording::RecordingWriter::create(&path, &recording.head).unwrap();

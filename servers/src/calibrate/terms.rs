@@ -62,7 +62,6 @@ struct HeldOutSteps {
     candidates: Vec<Term>,
     /// Relative error of a step's time by a fit without candidates.
     noise: f64,
-    /// Whether the error of a group counts.
     counts: fn(&Group) -> bool,
 }
 

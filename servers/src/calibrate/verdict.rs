@@ -49,7 +49,6 @@ impl Verdict {
         Verdict { trusted: Some(true), why }
     }
 
-    /// The verdict as one line of text.
     pub fn in_words(&self) -> String {
         match self.trusted {
             Some(true) => format!("trusted for {}", self.why),

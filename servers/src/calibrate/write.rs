@@ -1,7 +1,7 @@
 //! Writes the folder of a calibration.
 
 use crate::calibrate::calibration::Calibration;
-use crate::calibrate::folder::{make, put};
+use crate::calibrate::folder::put;
 use crate::calibrate::kept::{
     BY_CATEGORY, EXPERIMENT, FOUND, Found, Input, PAGE, PROFILE, TRUTH, last, ready, take_away,
 };
@@ -9,12 +9,13 @@ use crate::calibrate::loads::TRACES;
 use crate::calibrate::one_server::{self, Server};
 use crate::calibrate::page;
 use crate::recordings::seat_log::Seated;
-use foretoken_report::intact::seal::{self, Syntax};
+use foretoken_run::cells::make_folder;
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_run::vllm_table::stated_method;
 use foretoken_sim::{EngineConfig, MAX_SPEC_LEN};
 use foretoken_traces::WorkloadSpec;
+use foretoken_traces::intact::seal::{self, Syntax};
 use foretoken_traces::truth::by_category;
 use foretoken_traces::truth::speculation_profile::{SPECULATION_PROFILE, SpeculationProfile};
 use std::fmt::Write;
@@ -60,7 +61,7 @@ impl Calibration {
         if let Some(profile) = self.speculation_profile() {
             put(SPECULATION_PROFILE, profile.to_json().as_bytes())?;
         }
-        make(&folder.join(TRACES))?;
+        make_folder(&folder.join(TRACES))?;
         for (name, text) in self.traces() {
             put(&format!("{TRACES}/{name}"), text.as_bytes())?;
         }

@@ -63,9 +63,7 @@ fn verdict(value: f64, bound: f64, decided: bool) -> Verdict {
 /// Of a comparison's checks of errors: how many bounds are kept, broken or undecided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of bounds on errors that are kept.
     pub kept: usize,
-    /// Number of bounds on errors that are broken.
     pub broken: usize,
     /// Number of bounds on errors that are undecided, because their numbers were observed once or the repeats do not
     /// agree.

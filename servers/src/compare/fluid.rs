@@ -112,7 +112,6 @@ pub fn tokens_a_round(a: f64, k: u32) -> f64 {
 pub struct CurvePoint {
     /// The position on the x axis. The points of a curve are sorted by ascending `x`.
     pub x: f64,
-    /// The curve's value at `x`.
     pub y: f64,
 }
 

@@ -15,7 +15,6 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// The latencies of the finished requests of several runs, in one list for each kind of latency.
     pub fn of<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>) -> Latencies {
         let mut pooled = Latencies::default();
         for r in runs {

@@ -187,9 +187,7 @@ impl Unit {
     }
 }
 
-/// The name of the quantity mean TPOT.
 pub const TPOT: &str = "TPOT, mean";
-/// The name of the quantity mean TTFT.
 pub const TTFT: &str = "TTFT, mean";
 /// The name of the quantity mean end-to-end latency.
 pub const E2E: &str = "E2E, mean";

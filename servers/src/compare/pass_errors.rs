@@ -61,7 +61,6 @@ impl From<Region> for PassKind {
 /// The errors of the predicted times of all passes of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PassErrors {
-    /// The kind of pass: decode, verify and so on.
     pub region: PassKind,
     /// Number of passes of this kind (such as verify) in the live runs.
     pub passes: u64,
@@ -77,7 +76,6 @@ pub struct PassErrors {
     pub mean_absolute_error: f64,
 }
 
-/// Sums of measured and predicted times, by kind of pass.
 #[derive(Clone, Copy, Default)]
 pub struct PassTimes([Sums; PassKind::ALL.len()]);
 

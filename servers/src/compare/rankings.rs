@@ -84,7 +84,6 @@ pub struct Ranked {
 /// One policy in a ranking, with the live and the simulated values by which it is ranked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RankedPolicy {
-    /// The label of the ranked policy.
     pub policy: String,
     /// The median, over live runs, of the value by which the policy is ranked.
     pub live: f64,

@@ -13,9 +13,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Prompt {
-    /// The prompt is sent as token ids.
     Ids(Vec<u32>),
-    /// The prompt is sent as text.
     Text(String),
 }
 
@@ -23,7 +21,6 @@ pub enum Prompt {
 /// has sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// Seed of the cell's random draws.
     pub seed: u64,
     /// Index of the cell's combination of swept values.
     pub variant: usize,

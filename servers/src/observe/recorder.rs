@@ -48,7 +48,6 @@ impl Recorder {
         since(self.start)
     }
 
-    /// The instant of the run's start.
     pub fn started(&self) -> Instant {
         self.start
     }

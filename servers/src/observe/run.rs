@@ -16,7 +16,7 @@ use crate::recordings::recording::{
 };
 use crate::recordings::run::ObservedRun;
 use crate::recordings::stated;
-use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored};
+use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored, make_folder};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_run::spec::observe::{ObserveSpec, Send};
@@ -53,7 +53,6 @@ pub struct ObservedCell {
     pub seed: u64,
     /// How the run ended: `done`, `interrupted`, `killed`, or a text that says how the server was lost.
     pub ended: String,
-    /// Number of requests that were sent in the run.
     pub sent: usize,
     /// Number of requests of the run that were answered to their end.
     pub answered: u64,
@@ -119,8 +118,7 @@ pub fn observe(
     no_metrics.iter().for_each(|why| eprintln!("warning: {why}"));
     let model = model(spec, &server)?;
     let store = Store::open(folder, &plan.digest())?;
-    std::fs::create_dir_all(folder.path().join(RECORDINGS))
-        .map_err(|e| Problem::failed(format!("cannot make the folder {RECORDINGS}: {e}")))?;
+    make_folder(&folder.path().join(RECORDINGS))?;
     for variant in &plan.variants {
         // A run may take an hour, so a difference between the server's vLLM release and the experiment's is reported
         // before the run too.
@@ -248,7 +246,6 @@ impl Runner<'_> {
         self.result_of(id, &recording)
     }
 
-    /// Computes the results of the cell `id` from its recording.
     fn result_of(&self, id: CellId, recording: &Recording) -> Result<CellResult> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);

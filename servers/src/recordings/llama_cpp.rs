@@ -107,7 +107,6 @@ pub(crate) fn rounds(reported: &Reported, asked: u32) -> Result<Option<Vec<(u32,
 pub struct DraftStatistics {
     /// Number of calls of the drafter. A call drafts for all slots that generate.
     pub calls: u64,
-    /// Number of drafted tokens.
     pub drafted: u64,
     /// Time of these calls, seconds.
     pub seconds: f64,
@@ -144,7 +143,6 @@ impl DraftStatistics {
     }
 }
 
-/// True if the line of a server's log has a drafter's statistics.
 pub fn is_statistics(line: &str) -> bool {
     line.contains(" statistics ") && line.contains("#calls(b,g,a) =")
 }

@@ -17,9 +17,7 @@ use std::ops::RangeInclusive;
 pub struct Metrics {
     /// Number of rounds during the run. A round is one request's draft tokens of one step.
     pub drafts: Option<u64>,
-    /// Number of tokens drafted during the run.
     pub draft_tokens: Option<u64>,
-    /// Number of tokens drafted during the run that were accepted.
     pub accepted_tokens: Option<u64>,
     /// `accepted_per_pos[i]` is the number of tokens accepted during the run at draft position i (from 0), over all
     /// requests and steps.
@@ -44,7 +42,6 @@ pub struct Metrics {
 pub const KEPT: [&str; 3] = ["vllm:", "sglang:", "llamacpp:"];
 
 impl Metrics {
-    /// Computes the metrics of a recording's run from the server's metrics in the recording.
     pub fn of(recording: &Recording) -> Metrics {
         let sampled = recording.events.iter().filter_map(|event| match event {
             Event::Metrics { samples, .. } => Some(samples.as_slice()),

@@ -25,7 +25,6 @@ pub struct Order {
     pub asynchronous: bool,
     /// Number of requests with output, summed over the steps of the log.
     pub computed: u64,
-    /// Number of rounds in the answers.
     pub rounds: u64,
     pub answers: usize,
 }

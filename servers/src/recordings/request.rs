@@ -47,9 +47,7 @@ pub struct Rounds {
 /// A request's times by the server's clock, seconds; `None` if the server does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServerTimes {
-    /// Seconds that the request waited in the server's queue.
     pub queue_s: Option<f64>,
-    /// Seconds from the request's arrival at the server to its first token.
     pub ttft_s: Option<f64>,
 }
 

@@ -22,7 +22,6 @@ pub struct ObservedRun {
     pub answers: Vec<Answer>,
     /// The steps of the server's log, with times on the run's clock (zero is the run's start).
     pub steps: Vec<PlacedStep>,
-    /// Metrics that the server reported during the run.
     pub metrics: Metrics,
     /// The run's records, steps and totals, in the form of a simulated run.
     pub run: Run,

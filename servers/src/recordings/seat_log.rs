@@ -25,9 +25,7 @@ const FORMAT: &str = "foretoken-seat 1";
 pub struct SeatLog {
     /// The requests, answers and steps of the engine.
     pub recording: Recording,
-    /// What the policy in the seat did.
     pub seat: Seated,
-    /// The engine's settings.
     pub engine: EngineConfig,
 }
 
@@ -146,7 +144,6 @@ struct Request {
 
 const HINT: &str = "give the file that FORETOKEN_LOG named, as the engine wrote it";
 
-/// True if the file begins as the log of a seat.
 pub fn is_seat_log(path: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 256];

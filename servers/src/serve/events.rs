@@ -35,7 +35,6 @@ impl Drop for AbortOnDrop {
 
 /// The server-sent events of one streamed answer. The stream waits for the tokens of each step.
 pub struct Events {
-    /// The streamed answer so far.
     pub answer: Answer,
     /// The channel on which the engine's thread sends the tokens of this answer.
     pub pieces: UnboundedReceiver<Piece>,

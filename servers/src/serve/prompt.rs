@@ -58,7 +58,6 @@ impl Reading {
         self.tokens(text.as_bytes(), text.len().div_ceil(self.bytes_per_token), self.bytes_per_token)
     }
 
-    /// The ids of the tokens of a text.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, Refusal> {
         let encoded = self.known()?.encode(text, special);
         encoded.map(|e| e.get_ids().to_vec()).map_err(|e| Refusal::bad("prompt", format!("no tokens: {e}")))

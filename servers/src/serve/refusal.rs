@@ -11,7 +11,6 @@ const MESSAGE: usize = 2000;
 /// A refusal of a client's request: the HTTP status, and why the request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The HTTP status of the refusal.
     pub status: StatusCode,
     /// The message for the client that says why its request is refused.
     pub message: String,

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// The settings of a simulated server, except the settings of its engine: address, model name, limits, log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The network address at which the server listens.
     pub address: SocketAddr,
     /// The name of the model that the server offers (vLLM's `--served-model-name`).
     pub model: String,

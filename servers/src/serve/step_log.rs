@@ -26,7 +26,6 @@ impl StepLog {
         Ok(StepLog { path: path.to_path_buf(), to: BufWriter::new(file), steps: 0, blocks })
     }
 
-    /// Writes the log line of a step of the simulated engine.
     pub fn step(&mut self, step: &StepLine, clock: &Clock) -> Result<()> {
         let usage = 100.0 * f64::from(step.used_blocks) / f64::from(self.blocks.max(1));
         let line = writeln!(

@@ -141,6 +141,29 @@ fn import_circles_stay_within_their_bounds() {
     }
 }
 
+/// A file that no module names is not compiled, and nothing notices that it is left. Files of tests may be named by a
+/// `#[path]` anywhere.
+#[test]
+fn every_file_belongs_to_a_module() {
+    for (name, src) in members() {
+        let texts = texts(&src);
+        for (file, _) in &texts {
+            let module = file.strip_suffix("/mod.rs").or(file.strip_suffix(".rs")).expect("a file of Rust");
+            let (folder, module) = module.rsplit_once('/').unwrap_or(("", module));
+            if ["lib", "main"].contains(&module) || module.ends_with("tests") || module.ends_with("_recorded") {
+                continue;
+            }
+            let above = [format!("{folder}/mod.rs"), format!("{folder}.rs")];
+            let above = texts.iter().find(|(other, _)| above.contains(other));
+            // The modules of a folder without a file of its own are named in the crate's root.
+            let root = || texts.iter().find(|(other, _)| ["lib.rs", "main.rs"].contains(&other.as_str()));
+            let (_, text) = above.or_else(root).expect("a crate has a root");
+            let named = text.split(|c: char| c != '_' && !c.is_alphanumeric()).contains(&module);
+            assert!(named, "{name}/src/{file} belongs to no module");
+        }
+    }
+}
+
 /// Prints the table and the circles directly to the terminal, because the test harness hides the output of a test that
 /// passes.
 fn print(measured: &[Measured]) {

@@ -41,7 +41,7 @@ pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -
     requests.collect()
 }
 
-/// The settings of a simulated run. The default costs and limits come from the experiment that `foretoken bench` times.
+/// The settings of a simulated run. The default costs and limits are stated in `experiments/bench-poisson.toml`.
 pub struct Setup<'a> {
     pub workload: &'a Workload,
     pub arrivals: Arrivals,

@@ -16,14 +16,12 @@ mod number;
 pub(crate) mod objects;
 mod opentelemetry;
 mod plain;
-mod published;
 mod specbench;
 mod specdecode_bench;
 mod table;
 mod trace;
 mod truth_table;
 
-pub use published::{SpecForgeRow, TreeSteps, read_specforge, read_tree_steps};
 pub use trace::{Gives, Trace};
 
 use crate::error::TraceError;

@@ -1,5 +1,5 @@
 //! The file of a truth table (which draft tokens were right on recorded outputs). It has two frames
-//! (`foretoken_report::intact::frames`), so that a checksum covers every bit. The first frame holds a JSON header. The
+//! ([`crate::intact::frames`]), so that a checksum covers every bit. The first frame holds a JSON header. The
 //! second holds the columns, compressed with zstd. The same table always gives the same bytes.
 //!
 //! The columns are little endian and follow one another. First come the columns with one entry for each output: family
@@ -8,9 +8,9 @@
 
 use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
 use crate::error::TraceError;
+use crate::intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use crate::limits;
 use crate::open::raw;
-use foretoken_report::intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;

@@ -95,7 +95,6 @@ impl SweepArgs {
 }
 
 impl Swept {
-    /// vLLM's `speculative_config`.
     pub fn speculative_config(&self) -> Result<String> {
         to_vllm_speculative_config(self.method.as_deref(), self.draft.as_deref(), &self.ranges)
             .map_err(|e| Problem::bad_input(format!("no table to write: {}", e.why)))

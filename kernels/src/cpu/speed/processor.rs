@@ -1,6 +1,5 @@
-//! Facts about the present processor: its name, its caches, and how many multiply-adds it starts per cycle.
+//! Facts about the present processor: its name, its design and its caches.
 
-use crate::cpu::level::Level;
 use std::fs::read_to_string;
 
 /// What Linux reports about a processor. On other systems, each field is `None` or empty.
@@ -63,41 +62,6 @@ fn bytes(size: &str) -> Option<usize> {
     Some(size[..size.len() - 1].parse::<usize>().ok()? * unit)
 }
 
-impl Processor {
-    /// Number of multiply-add instructions of the level `level` that a core starts per cycle; `None` for an unknown
-    /// design and for plain code. Sources: Intel's and AMD's software optimization manuals; Fog, "The microarchitecture
-    /// of Intel, AMD and VIA CPUs".
-    pub fn fma_units(&self, level: Level) -> Option<u32> {
-        let (vendor, family, model) = self.design.as_ref()?;
-        match (vendor.as_str(), family, level.width()?) {
-            // AMD Zen (model below 0x30) splits a 256-bit instruction into two halves, so it starts one such
-            // instruction per cycle. Zen 2 starts two per cycle.
-            ("AuthenticAMD", 0x17, 8) => Some(if *model < 0x30 { 1 } else { 2 }),
-            // AMD Zen 3 and later have two 256-bit multiply-add units. Zen 4 uses both units for one 512-bit
-            // instruction.
-            ("AuthenticAMD", 0x19.., 8) => Some(2),
-            ("AuthenticAMD", 0x19, 16) => Some(1),
-            // AMD Zen 5 has two 512-bit multiply-add units in servers and desktops. Some laptops have 256-bit units;
-            // for laptops the result is `None`.
-            ("AuthenticAMD", 0x1A, 16) => matches!(model, 0x00..=0x1F | 0x40..=0x4F).then_some(2),
-            // Intel Haswell and all later designs have two 256-bit multiply-add units. The efficiency cores of hybrid
-            // processors are not distinguished from their other cores.
-            ("GenuineIntel", 6, 8) => Some(2),
-            // Intel's servers (Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids) have two
-            // 512-bit multiply-add units. Some of the smaller models have only one unit; they also count as two,
-            // because the model number does not distinguish them.
-            ("GenuineIntel", 6, 16) => match model {
-                0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
-                // Intel's laptops and desktops (Ice Lake, Tiger Lake and Rocket Lake) have one 512-bit multiply-add
-                // unit.
-                0x7D | 0x7E | 0x8C | 0x8D | 0xA7 => Some(1),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,21 +79,5 @@ mod tests {
             (bytes("32K"), bytes("32M"), bytes("77"), bytes("x")),
             (Some(32 << 10), Some(32 << 20), Some(77), None)
         );
-    }
-
-    #[test]
-    fn designs_that_are_not_known_have_no_units() {
-        let processor = |vendor: &str, family, model| Processor {
-            design: Some((vendor.into(), family, model)),
-            ..Processor::default()
-        };
-        for level in Level::all() {
-            for (family, of_512) in [(25, 1), (26, 2)] {
-                let expected = level.width().map(|width| if width == 16 { of_512 } else { 2 });
-                assert_eq!(processor("AuthenticAMD", family, 2).fma_units(level), expected, "{level:?}");
-            }
-            assert_eq!(processor("CentaurHauls", 7, 1).fma_units(level), None);
-            assert_eq!(Processor::default().fma_units(level), None);
-        }
     }
 }

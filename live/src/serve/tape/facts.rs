@@ -25,7 +25,6 @@ pub struct Pass {
 pub struct Passes {
     /// The draft passes in order. Passes of 0 tokens are left out.
     pub draft: Vec<Pass>,
-    /// The target pass of the step.
     pub target: Pass,
     /// Time between passes: the work of the scheduler and the policy in this step, and the work after the target pass
     /// of the step before. Does not include the time in which the engine waits for arrivals, and the time that the

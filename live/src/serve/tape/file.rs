@@ -1,17 +1,17 @@
 //! A tape as a file. The run appends its steps as it goes, so that a killed process loses at most the last second of
 //! the run.
 //!
-//! A file is a sequence of frames with checksums (`foretoken_report::intact::frames`). The contents of a frame are
+//! A file is a sequence of frames with checksums (`foretoken_traces::intact::frames`). The contents of a frame are
 //! encoded with postcard. The first frame is the [`Head`], the next frames are steps, and the last frame is the
 //! [`Tail`]. If the tail is missing, the process was killed or the file was cut. The manifest of the results folder
 //! (the list of its finished files) then says whether the run had ended.
 
 use super::possible::{wrong_head, wrong_step, wrong_tail};
 use super::{End, Head, Tail, Tape};
-use foretoken_report::intact::disk;
-use foretoken_report::intact::frames::{Cut, Damage, FrameError, Kind, Next, Reader, Writer};
+use foretoken_report::disk;
 use foretoken_sim::Time;
 use foretoken_sim::live::StepTrace;
+use foretoken_traces::intact::frames::{Cut, Damage, FrameError, Kind, Next, Reader, Writer};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read};
@@ -36,7 +36,6 @@ enum EventRef<'a> {
     End(&'a Tail),
 }
 
-/// Appends the steps of a run to a tape file (a log).
 pub struct TapeWriter {
     out: Writer<BufWriter<File>>,
     path: PathBuf,
@@ -45,7 +44,6 @@ pub struct TapeWriter {
 }
 
 impl TapeWriter {
-    /// Starts the tape in a new file.
     pub fn create(path: &Path, head: &Head) -> io::Result<TapeWriter> {
         let out = Writer::begin(BufWriter::with_capacity(1 << 18, File::create(path)?), KIND)?;
         let mut tape = TapeWriter { out, path: path.to_path_buf(), body: Vec::new(), flushed: Time::ZERO };
@@ -83,7 +81,6 @@ impl TapeWriter {
 /// Why a tape cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TapeError {
-    /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The file is not a tape.

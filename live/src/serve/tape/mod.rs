@@ -9,10 +9,10 @@ pub use facts::{Pass, passes, span};
 pub use file::{KIND, TapeError, TapeWriter, parse_tape, read_intact, read_tape};
 pub use rebuild::rebuild_records;
 
-use foretoken_report::intact::frames::{Cut, Damage};
 use foretoken_servers::compare::live_runs::Records;
 use foretoken_sim::live::StepTrace;
 use foretoken_sim::{Arrivals, Time, Workload};
+use foretoken_traces::intact::frames::{Cut, Damage};
 use serde::{Deserialize, Serialize};
 
 /// The first part of a tape: the facts known before the first step.
@@ -92,12 +92,10 @@ pub struct Tail {
     pub rejected: Vec<u32>,
 }
 
-/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TapeEnding {
     /// All requests of the workload ended.
     Done,
-    /// The user interrupted the run.
     Interrupted,
     /// The device failed; the text is its error.
     Failed(String),

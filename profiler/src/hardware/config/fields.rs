@@ -90,7 +90,6 @@ impl<'a> Fields<'a> {
         self.table.contains_key(key)
     }
 
-    /// The keys of this object.
     pub fn keys(&self) -> Vec<String> {
         self.table.keys().cloned().collect()
     }

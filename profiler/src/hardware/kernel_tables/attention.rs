@@ -41,7 +41,6 @@ pub(super) fn pairs_of(n: f64, window: Option<u32>) -> f64 {
     window.map_or(whole, |w| whole.min(f64::from(w) * n)) - 1.0
 }
 
-/// The attention of one layer.
 pub(super) fn read(tables: &TableSet, heads: Heads) -> Result<Attention, Missing> {
     let Heads { heads: queries, kv_heads, dim, window, fp8 } = heads;
     let kv = if fp8 { "fp8" } else { "bfloat16" };

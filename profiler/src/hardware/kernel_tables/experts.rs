@@ -11,7 +11,6 @@ const ROUTINGS: [&str; 3] = ["power_law_1.2", "power_law_1.01", "balanced"];
 /// 0.5.10 and 0.5.14, all by Marlin.
 const WRONG: &str = "vllm_marlin_int4_moe";
 
-/// A block of routed experts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) width: u32,

@@ -46,14 +46,12 @@ pub struct Package {
     pub version: Option<String>,
 }
 
-/// A file of kernel times.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableFile {
     /// The kind of kernels, a folder: `gemm`, `attention`, `moe`, `comm` …
     pub family: String,
     /// The engine, or `nccl`.
     pub engine: String,
-    /// The version of the engine.
     pub version: String,
     /// The name of the table, without `_perf.parquet`.
     pub table: String,

@@ -45,7 +45,6 @@ impl Shared {
     }
 }
 
-/// What the times of a pass come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The package with its version, the system and the engine.

@@ -166,7 +166,6 @@ impl KernelsSpec {
         self.summed().map(|_| ())
     }
 
-    /// Builds the latency model.
     pub fn build(&self) -> Result<KernelPass, BadLatency> {
         self.summed().map(|built| built.0.clone())
     }

@@ -10,14 +10,12 @@ use std::rc::Rc;
 /// Why a pass cannot be summed: a shape or a table that is missing, or a file that is broken.
 pub(super) type Missing = String;
 
-/// The tables of one system for one engine.
 pub(super) struct TableSet<'a> {
     package: &'a Package,
     pub(super) system: &'static str,
     pub(super) engine: &'static str,
     /// The engine's release, if the tables nearest to it are wanted.
     version: Option<&'a str>,
-    /// The files of the system.
     files: Vec<TableFile>,
     notes: RefCell<Vec<String>>,
 }

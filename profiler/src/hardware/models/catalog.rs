@@ -28,7 +28,6 @@ pub struct Entry {
     pub beside: f64,
     /// The place where the number of parameters was published.
     pub parameters_source: String,
-    /// The sizes and bits of the model.
     pub shape: ModelShape,
     /// Warnings about features that the model's `config.json` gives and that the roofline does not model, one sentence
     /// each.
@@ -92,7 +91,6 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 /// The sizes of a decoder whose layers are all equal and built like Llama's (grouped attention, gated dense block).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uniform {
-    /// Number of layers of the decoder.
     pub layers: u32,
     /// Number of query heads of each layer.
     pub heads: u32,

@@ -77,7 +77,6 @@ impl ModelChoice {
         ModelChoice::Preset(PresetName(name.to_owned()))
     }
 
-    /// The shape (sizes and bits) of the chosen model.
     pub fn shape(&self) -> Result<Cow<'_, ModelShape>, BadLatency> {
         match self {
             ModelChoice::Preset(PresetName(name)) => match entry(name) {

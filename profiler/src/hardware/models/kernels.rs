@@ -61,7 +61,6 @@ pub struct ExpertBlocks {
 const ACTIVATION: f64 = 2.0;
 
 impl ModelShape {
-    /// The kernels of a pass of this model.
     pub(super) fn kernels(&self) -> Kernels {
         let mut kernels = Kernels::default();
         let (bits, activations) = (self.bits.weights, self.bits.activations);

@@ -10,7 +10,6 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Work {
     pub layers: f64,
-    /// Hidden size of the model.
     pub hidden: f64,
     /// Bytes of the weights that every pass reads, without the output head (`head_bytes`) and the feed-forward blocks
     /// (`blocks`).

@@ -10,7 +10,6 @@ use foretoken_sim::PassShape;
 pub(super) struct KernelTimes {
     /// Fixed seconds of a pass: the host's, and the floors of all kernels.
     pub(super) fixed_s: f64,
-    /// Products by precision.
     pub(super) products: Vec<ProductTimes>,
     /// Routed experts, in groups of layers with equal numbers of experts.
     pub(super) experts: Vec<ExpertTimes>,

@@ -18,7 +18,6 @@ pub struct Memory {
     pub sliding_window: u32,
     /// Number of groups of layers with a sliding window, each of which takes `kv_bytes_token` for a token.
     pub window_groups: u32,
-    /// Bytes of KV for one token in all layers.
     all_bytes_token: f64,
 }
 

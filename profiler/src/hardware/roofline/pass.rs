@@ -16,7 +16,6 @@ pub struct Roofline {
     pub(super) time_factor: f64,
 }
 
-/// How a roofline computes the time of a pass.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
     /// From measured floors and shares of each kind of kernel.

@@ -12,7 +12,6 @@ use serde::Serialize;
 /// The result of the search for the fewest replicas, for one policy with one seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeedResult {
-    /// The seed of the random draws in the search's runs.
     pub seed: u64,
     /// The fewest replicas that carry the load. `None` if even `fleet.most_replicas` replicas do not carry the load.
     pub replicas: Option<u32>,
@@ -40,7 +39,6 @@ pub struct Perfect {
 /// The request rate of the fleet's load over time, in windows of equal width.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LoadOverTime {
-    /// Width of each time window, seconds.
     pub window_s: f64,
     /// Request rate in each time window, requests per second.
     pub req_s: Vec<f64>,
@@ -75,7 +73,6 @@ impl LoadOverTime {
         LoadOverTime { window_s, req_s, span_s, requests: arrivals.len() as u32, counted }
     }
 
-    /// Mean request rate of the load, requests per second.
     pub fn mean(&self) -> f64 {
         self.req_s.iter().sum::<f64>() / self.req_s.len() as f64
     }
@@ -106,7 +103,6 @@ pub struct PolicyFleet {
     pub bound: bool,
     /// The name of the router, which chooses the replica of each request.
     pub router: String,
-    /// The swept settings with the values for which this fleet was searched.
     #[serde(serialize_with = "crate::capacity::answer::by_path")]
     pub sweep: Vec<Swept>,
     /// Number of GPUs that one replica needs.
@@ -126,7 +122,6 @@ pub struct PolicyFleet {
     /// Price of a million output tokens at the experiment's load, in the currency of `fleet.price_gpu_hour`; `None` if
     /// `replicas` is `None`.
     pub cost_mtok: Option<f64>,
-    /// The result of the search for the fewest replicas with each seed.
     pub seeds: Vec<SeedResult>,
 }
 
@@ -213,7 +208,6 @@ impl Crossover {
 /// The answer of the search for the smallest fleet, for all policies of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct FleetAnswer {
-    /// The name of the experiment whose fleets were searched.
     pub name: String,
     /// Where the numbers come from, such as `simulated`.
     pub source: String,

@@ -51,7 +51,6 @@ impl Fewest {
 }
 
 impl WithHost {
-    /// Both fleets with host time as text.
     pub fn in_words(&self) -> String {
         format!(
             "With the host time of a measured server ({}) {} needs {} and no drafting {} (seed {}).",

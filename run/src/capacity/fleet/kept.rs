@@ -6,17 +6,16 @@ use super::page::page;
 use super::plan::Question;
 use super::probe::Probe;
 use crate::capacity::words::swept_in_words;
-use crate::cells::{FLEET_JSON, Folder, write_problem};
-use crate::spec::problem::{Problem, Result};
+use crate::cells::{FLEET_JSON, Folder, keep_figures, write_problem};
+use crate::spec::problem::Result;
 use foretoken_report::{
-    FrontierLine, FrontierPoint, FrontierWords, Key, ReportError, Staged, column, frontier_figure, write_rows,
+    FrontierLine, FrontierPoint, FrontierWords, Key, ReportError, column, frontier_figure, write_rows,
 };
 use foretoken_sim::metrics::Slo;
 
 /// Name of the file with the results of the search for the smallest fleet as text.
 pub const FLEET_TEXT: &str = "fleet.txt";
 
-/// Name of the HTML page with the results of the search for the smallest fleet.
 pub const PAGE: &str = "fleet.html";
 
 /// Writes all files with the results of the search for the smallest fleet into `folder`. Writes the figure (latency
@@ -26,9 +25,7 @@ pub fn write(answer: &FleetAnswer, question: &Question, folder: &Folder, figures
     if figures {
         let figure = draw(answer, question);
         if let Some(figure) = &figure {
-            std::fs::create_dir_all(folder.figures())
-                .map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.figures().display())))?;
-            Staged::write_all_to(&folder.figures().join(&figure.file), figure.svg.as_bytes()).map_err(write_problem)?;
+            keep_figures(folder, std::slice::from_ref(figure))?;
         }
         folder.write(PAGE, page(answer, &question.plan, folder, figure)?.html().as_bytes())?;
     }

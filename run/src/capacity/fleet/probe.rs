@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 /// The result of a simulated run that tried one number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// The number of replicas that was tried.
     pub replicas: u32,
     /// Did enough requests keep their SLO bounds, and did the fleet keep up with the arrivals?
     pub carried: bool,

@@ -117,7 +117,6 @@ pub fn search_one(
     Ok(())
 }
 
-/// The request rate of a load over time.
 fn over_time(load: &Load) -> LoadOverTime {
     LoadOverTime::of(&load.at(load.own_rate()), load.counted.len() as u32)
 }

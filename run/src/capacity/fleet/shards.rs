@@ -134,7 +134,6 @@ fn progress(question: &Question, folder: &Folder, manifest: &Manifest) -> Result
     Ok(State { cells, shards, failures, damaged, commands }.command("fleet", folder))
 }
 
-/// The outcome of merging the shards (parts) of a search.
 pub enum Merged {
     /// The folder had complete results before this call.
     Before(Folder),

@@ -23,12 +23,10 @@ impl Path {
         Path(plain.split('.').filter(|s| !s.is_empty()).map(step).collect())
     }
 
-    /// This path with one more step at its end.
     pub fn then(&self, step: Step) -> Path {
         Path(self.0.iter().cloned().chain([step]).collect())
     }
 
-    /// This path with one more key at its end.
     pub fn key(&self, key: &str) -> Path {
         self.then(Step::Key(key.to_owned()))
     }

@@ -16,7 +16,6 @@ const MAX_VARIANTS: usize = 10_000;
 /// A swept setting, and the value that it has in one variant.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Choice {
-    /// Path of the swept setting.
     pub path: String,
     /// The setting's name in tables and figures: the last key of the path.
     pub name: String,

@@ -21,9 +21,7 @@ pub enum Acting {
     Unknown(String),
     /// The gain in mean E2E over what the engine runs now, at each load of the log.
     Gains {
-        /// The policy in the seat.
         policy: String,
-        /// What the engine runs now.
         now: String,
         /// Each load with the gain; `None` without requests that finish.
         gains: Vec<(String, Option<Gain>)>,
@@ -33,9 +31,6 @@ pub enum Acting {
 }
 
 /// Simulates the policy in the seat and what the engine runs now. `folder` holds a calibration from the log of a seat.
-///
-/// # Errors
-/// The folder holds no calibration with a log of a seat, or the simulation was interrupted.
 pub fn acting(folder: &Path, interrupt: &AtomicBool) -> Result<Acting> {
     let known = Known::read(folder)?;
     let Some(seat) = known.seat.clone() else {

@@ -21,7 +21,6 @@ pub struct Advice {
     pub source: &'static str,
     /// The observed server, or the models and hardware, that the advice is for.
     pub subject: Subject,
-    /// The serving engine for which settings are recommended.
     pub engine: Engine,
     /// The number that the recommendation optimises, such as mean E2E, with the limit on TPOT if there is one.
     pub objective: Objective,
@@ -73,7 +72,6 @@ pub struct Advice {
     /// The command that observes the server next: with the advised policy or, if there is no advice, with the draft
     /// length that was not observed yet. `None` if the policy need not change and no draft length is missing.
     pub confirm: Option<String>,
-    /// Warnings about the advice and its experiment, for the user.
     pub warnings: Vec<String>,
 }
 

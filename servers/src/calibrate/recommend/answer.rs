@@ -40,12 +40,10 @@ pub struct WithHost {
     pub source: &'static str,
     /// What to do with the server's policy if steps take host time.
     pub verdict: Verdict,
-    /// The name of the best candidate policy with host time.
     pub best: Option<String>,
     /// True if host time changes the verdict, for example from [`Verdict::Change`] to [`Verdict::Stay`]. A change of
     /// the best policy alone does not count.
     pub flips: bool,
-    /// The candidate policies' results with host time at each load.
     #[serde(skip)]
     pub at_loads: Vec<AtLoad>,
 }

@@ -20,7 +20,6 @@ pub struct AtLoad {
     /// The load's name, such as `closed loop of 4`, `Poisson 3/s`, or `log of k3, 2.9 requests/s` (the arrivals that
     /// were recorded in the run `k3`).
     pub load: String,
-    /// The names of the observed runs with this load.
     pub runs: Vec<String>,
     /// Number of requests in the simulations with the first seed.
     pub requests: usize,

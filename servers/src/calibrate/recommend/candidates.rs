@@ -39,7 +39,6 @@ pub struct Candidate {
     /// The overload: how far the server with this policy fell behind the arrivals, with the first seed with which it
     /// did. `None` if the server kept up with every seed.
     pub overload: Option<Overload>,
-    /// The candidate policy with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
     /// The cost (such as mean E2E) of the run with each seed.

@@ -15,7 +15,6 @@ use std::sync::atomic::AtomicBool;
 
 /// The candidate policies' results at every load, and what follows from them.
 pub struct Compared {
-    /// The loads that are asked about.
     pub asked: Vec<AskedLoad>,
     /// The plan of each load.
     pub plans: Vec<Plan>,

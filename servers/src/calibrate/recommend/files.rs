@@ -6,9 +6,7 @@ use crate::calibrate::folder::{begin, check_free, put};
 use foretoken_run::spec::problem::Result;
 use std::path::Path;
 
-/// Name of the file with the recommendation as JSON.
 pub const ADVICE: &str = "recommendation.json";
-/// Name of the file with the recommendation as an HTML page.
 pub const PAGE: &str = "recommendation.html";
 const FIGURE: &str = "gain-over-load.svg";
 const OURS: [&str; 6] = [ADVICE, PAGE, FIGURE, "speculative_config.json", "adaptive_spec.json", "dspark-sps.json"];

@@ -14,7 +14,6 @@ const PREDICTED: f64 = 0.05;
 /// A measured run that is faster than the advised policy, although the simulation does not say so.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Faster {
-    /// The load of the measured run.
     pub load: String,
     /// The name of the measured run, such as `line 4`.
     pub run: String,
@@ -36,7 +35,6 @@ impl Faster {
         1.0 - self.e2e_s / self.advised_e2e_s
     }
 
-    /// A sentence that says what was measured.
     pub fn in_words(&self) -> String {
         let Faster { load, run, k, advised, .. } = self;
         let (off, than) = (100.0 * self.gain(), if self.advised_is_measured { "measured" } else { "simulated" });

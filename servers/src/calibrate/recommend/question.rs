@@ -32,7 +32,6 @@ pub struct Question {
     pub text: String,
     /// Replaced values of the experiment, as `key=value` (the option `--set`).
     pub sets: Vec<String>,
-    /// The serving engine for which settings are recommended.
     pub engine: Engine,
     /// The number that the recommendation optimises, such as mean E2E, with the limit on TPOT if there is one.
     pub objective: Objective,
@@ -48,12 +47,10 @@ pub struct Question {
     pub known: Option<Known>,
 }
 
-/// A load for which a recommendation is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AskedLoad {
     /// The load that the experiment's `[workload]` states.
     Own,
-    /// A load under which the server was observed.
     Observed(Box<ObservedLoad>),
     /// A closed loop whose number of clients is the number of requests that the engine runs at once (`max_num_seqs`).
     Full,
@@ -111,7 +108,6 @@ impl Question {
 }
 
 impl AskedLoad {
-    /// The observed runs of the server that had this load.
     pub fn runs(&self) -> &[SeenRun] {
         match self {
             AskedLoad::Observed(load) => &load.runs,

@@ -13,7 +13,6 @@ use serde_json::json;
 /// A file with which a serving engine is started, so that it runs the recommended policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Start {
-    /// The name of the file for the engine.
     pub file: String,
     /// The command-line argument with which the engine reads the file.
     pub used: String,

@@ -55,7 +55,6 @@ fn drawn_rates(rates: &[f64], known: &Known, luck: &Luck) -> Vec<f64> {
     rates.iter().enumerate().map(drawn_rate).collect()
 }
 
-/// Multiplies the costs of passes and of the host in an experiment by factors.
 fn multiply(e: &mut Experiment, f: CostFactors) {
     scale(&mut e.hardware.target, f.pass, f.token);
     scale(&mut e.hardware.draft, f.draft, f.draft);

@@ -98,7 +98,6 @@ impl Advice {
         }
     }
 
-    /// Is this the name of the policy that the server runs now?
     fn is_now(&self, name: &str) -> bool {
         name.strip_suffix(", as now").unwrap_or(name) == self.now.name
     }

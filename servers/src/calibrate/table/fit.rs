@@ -150,7 +150,6 @@ fn f_test(full: &Solution, less: &Solution) -> Option<(f64, f64)> {
 }
 
 impl Solution {
-    /// The root mean square of the relative errors of the fitted numbers' predictions.
     pub fn root_mean_square(&self) -> f64 {
         (self.squares / self.measured.max(1) as f64).sqrt()
     }

@@ -51,7 +51,6 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads load generators' files of results, each given with its draft length.
     pub fn read(files: &[ResultFile]) -> Result<Results> {
         let mut all = Results { name: String::new(), inputs: vec![], cells: vec![], warnings: vec![] };
         for file in files {

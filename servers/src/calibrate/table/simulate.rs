@@ -90,7 +90,6 @@ pub struct Predicted {
 /// Simulates the rows of a table of benchmark results for one server.
 #[derive(Debug)]
 pub struct Server<'a> {
-    /// The experiment that describes the server.
     pub base: &'a Base,
     /// Acceptance rates by draft position in a step: P(accepted | all earlier draft tokens of the step accepted).
     pub rates: &'a [f64],
@@ -104,7 +103,6 @@ pub struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// The requests that are simulated for a row of the table of benchmark results.
     pub fn workload(&self, cell: &Cell) -> WorkloadSpec {
         workload(self.lengths.as_ref(), cell)
     }

@@ -51,7 +51,6 @@ impl Missed {
 /// The live runs of a piece, and its simulations. Both live runs serve the same requests at the same arrival times, so
 /// each simulation is made once, from the first live run.
 pub struct PieceRuns {
-    /// The records (requests and steps) of the first live run and of its repeat.
     pub live: Vec<Records>,
     /// The simulation with the acceptance that the first live run revealed.
     pub recorded: Records,
@@ -85,16 +84,13 @@ pub struct PieceRuns {
 /// The time of all model passes of one step of a live run, measured and predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
-    /// The measured time of the step's passes, seconds.
     pub measured_s: f64,
-    /// The predicted time of the step's passes, seconds.
     pub predicted_s: f64,
 }
 
 /// The comparison of live and simulated runs of one policy at one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellReport {
-    /// The label of the policy whose runs are compared.
     pub policy: String,
     /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
@@ -153,7 +149,6 @@ pub struct CellReport {
 
 /// The data from which the report of one cell is made.
 pub struct CellRuns {
-    /// The label of the policy whose runs are compared.
     pub policy: String,
     /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
@@ -167,7 +162,6 @@ pub struct CellRuns {
     pub parts: Vec<PartialRun>,
     /// Errors of the predicted times of single passes of the live runs, by kind of pass (decode, verify, …).
     pub pass_errors: Vec<PassErrors>,
-    /// The measured and the predicted time of the passes of each step of the live runs.
     pub step_times: Vec<StepTimes>,
     /// Errors of the predicted times of single passes of the live runs, by kind of pass, if the costs were learned from
     /// the live runs of the other cells.
@@ -183,7 +177,6 @@ pub struct CellRuns {
 }
 
 impl CellRuns {
-    /// Makes the report of the cell: computes its numbers and their errors.
     pub fn report(&self) -> CellReport {
         let latencies: Vec<Latencies> = (0..self.repeats()).map(|n| self.live_latencies(n)).collect();
         let simulated = self.simulated_latencies(|p| &p.recorded);

@@ -9,13 +9,9 @@ pub const LARGE_BATCH: usize = 32;
 /// Statistics of one kind of host time over the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HostTime {
-    /// Number of steps of the run over which the statistics are taken.
     pub steps: u64,
-    /// Mean host time of a step, seconds.
     pub mean_s: f64,
-    /// Median host time of a step, seconds.
     pub p50_s: f64,
-    /// 99th percentile of the host time of a step, seconds.
     pub p99_s: f64,
 }
 

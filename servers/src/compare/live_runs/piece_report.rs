@@ -65,13 +65,11 @@ impl std::fmt::Display for SpeedRange {
 /// A cell of which no piece was finished at a steady machine speed, so that it has no numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Undecided {
-    /// The label of the policy of this cell.
     pub policy: String,
     /// The load as text, such as `closed loop of 4` (clients) or `0.8 of its service rate`.
     pub load: String,
     /// The load as a share of the policy's service rate; absent if the load was not set as such a share.
     pub share: Option<f64>,
-    /// All pieces of the cell.
     pub pieces: Vec<PieceReport>,
 }
 

@@ -12,7 +12,6 @@ use crate::compare::pass_errors::PassErrors;
 use foretoken_report::{plain_table, signed_percent};
 use std::fmt::Write;
 
-/// Renders the whole report of a validation as text.
 pub fn render(v: &Validation) -> String {
     let mut out = v.caveats.iter().map(|caveat| format!("{caveat}\n")).collect::<String>();
     let _ = writeln!(out, "{}: live on {} against the simulator, Foretoken {}", v.name, v.device, v.version);

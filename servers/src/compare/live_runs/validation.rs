@@ -9,7 +9,6 @@ use crate::compare::pass_errors::PassErrors;
 use crate::compare::rankings::Ranked;
 use serde::Serialize;
 
-/// The version of the format of `validation.json`.
 pub const SCHEMA_VERSION: u32 = 5;
 
 /// The content of `validation.json`: live runs compared with simulations of them.
@@ -18,9 +17,7 @@ pub struct Validation {
     /// Sentences that limit the verdict. Examples of reasons: only a part of the runs is compared, or the compared
     /// experiment is not the one that ran.
     pub caveats: Vec<String>,
-    /// Version of the file's format: [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The name of the experiment that was validated.
     pub name: String,
     /// The version of Foretoken that made the validation.
     pub version: String,
@@ -55,7 +52,6 @@ pub struct Validation {
     pub learned_regions: Vec<PassErrors>,
     /// Every bound on an error or count of the validation, and whether it is kept.
     pub checks: Vec<Check>,
-    /// Notes for the reader of the validation.
     pub notes: Vec<String>,
 }
 
@@ -70,7 +66,6 @@ impl Validation {
         self.counted.0 == self.counted.1
     }
 
-    /// The content of `validation.json`, with a line feed at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

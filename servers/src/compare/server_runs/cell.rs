@@ -78,7 +78,6 @@ pub struct Calibrated {
 /// The observed and the predicted numbers of a cell. Each list except `draws` has one entry per observed run.
 #[derive(Clone, Debug, Default)]
 pub struct PredictedNumbers {
-    /// The latencies and rates of each observed run.
     pub observed: Vec<Numbers>,
     /// The latencies and rates of each run, predicted with the calibrated costs and acceptance.
     pub calibrated: Vec<Numbers>,

@@ -24,7 +24,6 @@ pub struct ServerComparison {
     pub order: Vec<LengthOrder>,
     /// For each run with a step log: how many steps of Foretoken's scheduler equal the steps of the server's log.
     pub replayed: Vec<Replayed>,
-    /// Notes for the reader of the comparison.
     pub warnings: Vec<String>,
 }
 
@@ -147,7 +146,6 @@ impl ServerComparison {
         }
     }
 
-    /// The bounds on errors in held-out cells.
     pub fn held_out_checks(&self) -> impl Iterator<Item = &Check> {
         self.cells.iter().filter(|c| !c.fitted).flat_map(|c| &c.checks)
     }
@@ -159,7 +157,6 @@ impl ServerComparison {
         (tally.decided() > 0).then_some(tally.broken == 0)
     }
 
-    /// The comparison as JSON, with a line feed at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data always serialises") + "\n"
     }

@@ -56,7 +56,6 @@ impl Misfit {
         Misfit { ttft: of(|m| m.ttft), tpot: of(|m| m.tpot), e2e: of(|m| m.e2e), throughput: of(|m| m.throughput) }
     }
 
-    /// The error of a quantity by its name.
     fn of(&self, name: &str) -> f64 {
         match name {
             _ if name.starts_with(TTFT_NAMES) => self.ttft,

@@ -65,7 +65,6 @@ impl ServerComparison {
         format!("K = {} · {loads} · {held_out} of {cells} cells held out", lengths.join(", "))
     }
 
-    /// The HTML page of the comparison of a server with its predictions.
     pub fn page(&self) -> Page {
         let mut errors = Section::new("errors", "Errors");
         errors.parts.extend(self.figure().map(|svg| {

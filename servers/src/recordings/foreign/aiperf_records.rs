@@ -5,8 +5,8 @@
 //! The format is from the released source of AIPerf 0.13.0, `post_processors/record_export_jsonl_writer.py` (the line),
 //! `common/models/record_models.py` (`MetricRecordInfo`) and `common/models/spec_decode_models.py` (the counts).
 
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -23,7 +23,6 @@ pub struct AiperfRequest {
     pub start_s: f64,
     /// Number of prompt tokens.
     pub input: u32,
-    /// Number of output tokens.
     pub output: u32,
     /// The request's rounds, as (drafted tokens, accepted tokens, number of rounds). Empty without speculation.
     pub rounds: Vec<(u32, u32, u64)>,
@@ -66,12 +65,8 @@ struct Counts {
     per_step_drafted: Option<Vec<u32>>,
 }
 
-/// Reads the requests of the measured phase, in the order of the file. Requests that failed are left out.
-pub fn read(path: &Path) -> Result<Vec<AiperfRequest>, Unread> {
-    parse(path, &file::bytes(path)?)
-}
-
-/// Reads the requests from the content `bytes`. `path` is the file's name in errors.
+/// Reads the requests of the measured phase from the content `bytes`, in its order. Requests that failed are left out.
+/// `path` is the file's name in errors.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<AiperfRequest>, Unread> {
     let mut requests = Vec::new();
     for (line, raw) in json::values::<Raw>(path, bytes, HINT)? {
@@ -134,13 +129,13 @@ pub(super) mod tests {
 
     #[test]
     fn requests_have_their_rounds() {
-        let requests = of(GOOD.as_bytes(), read).unwrap();
+        let requests = of(GOOD.as_bytes(), parse).unwrap();
         let [totals, steps] = &requests[..] else { panic!("{requests:?}") };
         assert_eq!((totals.start_s, totals.input, totals.output), (2.0, 64, 20));
         assert_eq!((&totals.rounds[..], totals.one_length), (&[(3, 0, 4), (3, 1, 2), (3, 3, 3)][..], true));
         assert_eq!((&steps.rounds[..], steps.one_length), (&[(3, 2, 1), (1, 1, 1), (3, 0, 1)][..], true));
         let varying = with(GOOD, "\"num_draft_tokens\": 27", "\"num_draft_tokens\": 20");
-        assert!(!of(&varying, read).unwrap()[0].one_length);
+        assert!(!of(&varying, parse).unwrap()[0].one_length);
     }
 
     #[test]
@@ -151,7 +146,7 @@ pub(super) mod tests {
             ("{\"value\": 64", "{\"value\": 6.4", "f, line 2: metrics.input_sequence_length.value is 6.4"),
             ("\"output_sequence_length\": {\"value\": 20", "\"x\": {\"value\": 20", "f, line 2: has no metrics.output"),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.starts_with(error), "{found}");
         }
     }

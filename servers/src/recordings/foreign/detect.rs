@@ -79,14 +79,9 @@ impl fmt::Display for Format {
     }
 }
 
-/// Recognises the format of a vLLM or SGLang file by its content. If the file holds several JSON values, the first
-/// value decides.
-pub fn detect(path: &Path) -> Result<Format, Unread> {
-    detect_bytes(path, &file::bytes(path)?)
-}
-
-/// Recognises the format of a file with the content `bytes`. `path` is the file's name in errors.
-pub fn detect_bytes(path: &Path, bytes: &[u8]) -> Result<Format, Unread> {
+/// Recognises the format of a file by its content `bytes`. If the file holds several JSON values, the first value
+/// decides. `path` is the file's name in errors.
+pub fn detect(path: &Path, bytes: &[u8]) -> Result<Format, Unread> {
     if bytes.first().copied().is_some_and(sglang_forward::is_message) {
         return sglang_forward::messages(path, bytes)
             .next()
@@ -189,7 +184,6 @@ mod tests {
             ("[1, 2]", "f: is of no known format: it is a JSON list, but not of objects"),
             ("{a}", "f, line 1: is not valid JSON: key must be a string"),
             (" \n", "f: is of no known format: it is empty but for white space"),
-            ("", "f: is empty"),
         ] {
             assert_eq!(found(text), Err(error.to_owned()), "{text}");
         }

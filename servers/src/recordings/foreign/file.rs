@@ -5,10 +5,9 @@ use std::io::Error;
 use std::path::Path;
 
 /// All bytes of the file at `path`, which must be a regular file and not empty.
-pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
+pub fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
     let io = |e: Error| Unread::file(path, format!("cannot be read: {e}"), "check the path and its permissions");
-    // Only regular files are read. A file is read twice, first to detect its format, and a pipe cannot be read twice. A
-    // device may never end.
+    // Only regular files are read: a device may never end.
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Err(Unread::file(path, "is not a regular file", "save what it delivers to a file first"));
     }
@@ -50,13 +49,12 @@ pub(super) fn same_length(path: &Path, line: usize, arrays: &[(&str, Option<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recordings::foreign::testing::file;
 
     #[test]
     fn files_without_text_are_refused() {
         let bad = utf8(Path::new("f"), b"{}\n{\"a\": \"\xe9\"}").unwrap_err();
         assert_eq!((bad.line, bad.what.as_str()), (Some(2), "is not UTF-8 text at byte 10"));
-        assert_eq!(bytes(file(b"").path()).unwrap_err().what, "is empty");
+        assert_eq!(bytes(tempfile::NamedTempFile::new().unwrap().path()).unwrap_err().what, "is empty");
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(bytes(folder.path()).unwrap_err().what, "is not a regular file");
         assert!(bytes(&folder.path().join("none")).unwrap_err().what.starts_with("cannot be read"));

@@ -21,5 +21,5 @@ mod testing;
 pub mod vllm_bench;
 pub mod vllm_forward;
 
-pub use detect::{Format, detect, detect_bytes};
-pub use rate::Rate;
+pub use detect::{Format, detect};
+pub use file::bytes;

@@ -20,29 +20,8 @@ impl TryFrom<f64> for Amount {
     }
 }
 
-/// A probability, read from a file: a number from 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "f64")]
-pub(super) struct Probability(f64);
-
-impl TryFrom<f64> for Probability {
-    type Error = &'static str;
-
-    fn try_from(x: f64) -> Result<Probability, &'static str> {
-        match (0.0..=1.0).contains(&x) {
-            true => Ok(Probability(x)),
-            false => Err("is not between 0 and 1"),
-        }
-    }
-}
-
 /// The numbers of `list` as plain `f64`; their type has checked their range.
 pub(super) fn amounts(list: Vec<Amount>) -> Vec<f64> {
-    list.into_iter().map(|x| x.0).collect()
-}
-
-/// The probabilities of `list` as plain `f64`; their type has checked their range.
-pub(super) fn probabilities(list: Vec<Probability>) -> Vec<f64> {
     list.into_iter().map(|x| x.0).collect()
 }
 
@@ -53,13 +32,9 @@ mod tests {
     #[test]
     fn ranges_hold() {
         assert_eq!(serde_json::from_str::<Vec<Amount>>("[0, 2.5]").map(amounts).unwrap(), [0.0, 2.5]);
-        assert_eq!(serde_json::from_str::<Vec<Probability>>("[0, 1]").map(probabilities).unwrap(), [0.0, 1.0]);
         for bad in ["-1", "1e999", "\"NaN\"", "null"] {
             assert!(serde_json::from_str::<Amount>(bad).is_err(), "{bad}");
-            assert!(serde_json::from_str::<Probability>(bad).is_err(), "{bad}");
         }
         assert!(Amount::try_from(f64::NAN).is_err());
-        assert!(Probability::try_from(f64::NAN).is_err());
-        assert!(Probability::try_from(1.001).is_err());
     }
 }

@@ -11,8 +11,8 @@
 //! The payload is the third frame of each ZMQ message. The topic and the sequence number before the payload must not be
 //! in the file.
 
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use rmp_serde::decode::Error;
 use serde::Deserialize;
@@ -28,40 +28,16 @@ const SCHEMA: u32 = 1;
 /// any depth.
 const DEPTH: usize = 32;
 
-/// A step of an SGLang scheduler: its GPU time, the requests that ran in it, and the requests that waited meanwhile.
-#[derive(Clone, Debug, PartialEq)]
+/// A step of an SGLang scheduler: its GPU time, and the requests that ran in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ForwardStep {
-    /// Name of the scheduler's worker: `--forward-pass-metrics-worker-id`.
-    pub worker: String,
-    /// The data-parallel rank of the scheduler.
-    pub dp_rank: u32,
-    /// Number of the scheduler's message, counted per rank. A gap between two numbers means that messages were lost.
-    pub counter: u64,
     /// Seconds on the GPU from the start of the step's first forward pass to the end of its last forward pass, gaps
     /// included. With speculation, the step's passes are passes of the draft model and verify passes of the target.
     pub wall_s: f64,
-    /// The requests that the step ran.
-    pub scheduled: Scheduled,
-    /// The requests that waited during the step.
-    pub queued: Queued,
-}
-
-impl ForwardStep {
-    /// True if the message is a heartbeat of an idle scheduler and not a step.
-    pub fn is_heartbeat(&self) -> bool {
-        self.wall_s == 0.0 && self.scheduled.prefill_requests == 0 && self.scheduled.decode_requests == 0
-    }
-}
-
-/// The requests that an SGLang scheduler ran in a step. Variances are population variances.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scheduled {
     /// Number of prompts, or chunks of prompts, that the step ran.
     pub prefill_requests: u32,
     /// Number of prompt tokens that the step computed.
     pub prefill_tokens: u64,
-    /// Variance over the step's prompts of their whole lengths in tokens, not of their chunks.
-    pub prefill_length_variance: f64,
     /// Number of tokens of the step's prompts that were in the KV cache before the step.
     pub prefill_kv_tokens: u64,
     /// Number of requests in the step that are past their prompt. The format does not say how many tokens were drafted
@@ -69,30 +45,19 @@ pub struct Scheduled {
     pub decode_requests: u32,
     /// Tokens in the KV cache of the step's decoding requests, summed.
     pub decode_kv_tokens: u64,
-    /// Variance over the step's decoding requests of their tokens in the KV cache.
-    pub decode_kv_variance: f64,
 }
 
-/// The requests that waited during a step of an SGLang scheduler. Variances are population variances.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Queued {
-    /// Number of requests that wait for their prompt to be computed.
-    pub prefill_requests: u32,
-    /// Number of prompt tokens of the requests that wait for their prompt to be computed.
-    pub prefill_tokens: u64,
-    /// Variance of the prompt lengths of the requests that wait for their prompt to be computed.
-    pub prefill_length_variance: f64,
-    /// Number of requests that wait to continue decoding, for example after a preemption.
-    pub decode_requests: u32,
-    /// Tokens in the KV cache of the requests that wait to continue decoding, summed.
-    pub decode_kv_tokens: u64,
-    /// Variance, over the requests that wait to continue decoding, of their tokens in the KV cache.
-    pub decode_kv_variance: f64,
+impl ForwardStep {
+    /// True if the message is a heartbeat of an idle scheduler and not a step.
+    pub fn is_heartbeat(&self) -> bool {
+        self.wall_s == 0.0 && self.prefill_requests == 0 && self.decode_requests == 0
+    }
 }
 
 /// A forward-pass message as serde reads it. The fields have the schema's order, because messages without field names
 /// are read by position.
 #[derive(Deserialize)]
+#[expect(dead_code, reason = "a message without field names is read by position")]
 struct Raw {
     version: u32,
     worker_id: String,
@@ -104,6 +69,7 @@ struct Raw {
 }
 
 #[derive(Deserialize)]
+#[expect(dead_code, reason = "a message without field names is read by position")]
 struct RawScheduled {
     num_prefill_requests: u32,
     sum_prefill_tokens: u64,
@@ -115,6 +81,7 @@ struct RawScheduled {
 }
 
 #[derive(Deserialize)]
+#[expect(dead_code, reason = "a message without field names is read by position")]
 struct RawQueued {
     num_prefill_requests: u32,
     sum_prefill_tokens: u64,
@@ -122,11 +89,6 @@ struct RawQueued {
     num_decode_requests: u32,
     sum_decode_kv_tokens: u64,
     var_decode_kv_tokens: Amount,
-}
-
-/// Reads the steps from a file of SGLang's forward-pass metrics, in the file's order.
-pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
-    parse(path, &file::bytes(path)?)
 }
 
 /// Reads the steps from a file of SGLang's forward-pass metrics with the content `bytes`, in the file's order. `path`
@@ -197,29 +159,14 @@ fn step(raw: Raw) -> Result<ForwardStep, String> {
     if raw.version != SCHEMA {
         return Err(format!("version: the schema is {}, only {SCHEMA} is known", raw.version));
     }
-    let (scheduled, queued) = (raw.scheduled_requests, raw.queued_requests);
+    let scheduled = raw.scheduled_requests;
     Ok(ForwardStep {
-        worker: raw.worker_id,
-        dp_rank: raw.dp_rank,
-        counter: raw.counter_id,
         wall_s: raw.wall_time.0,
-        scheduled: Scheduled {
-            prefill_requests: scheduled.num_prefill_requests,
-            prefill_tokens: scheduled.sum_prefill_tokens,
-            prefill_length_variance: scheduled.var_prefill_length.0,
-            prefill_kv_tokens: scheduled.sum_prefill_kv_tokens,
-            decode_requests: scheduled.num_decode_requests,
-            decode_kv_tokens: scheduled.sum_decode_kv_tokens,
-            decode_kv_variance: scheduled.var_decode_kv_tokens.0,
-        },
-        queued: Queued {
-            prefill_requests: queued.num_prefill_requests,
-            prefill_tokens: queued.sum_prefill_tokens,
-            prefill_length_variance: queued.var_prefill_length.0,
-            decode_requests: queued.num_decode_requests,
-            decode_kv_tokens: queued.sum_decode_kv_tokens,
-            decode_kv_variance: queued.var_decode_kv_tokens.0,
-        },
+        prefill_requests: scheduled.num_prefill_requests,
+        prefill_tokens: scheduled.sum_prefill_tokens,
+        prefill_kv_tokens: scheduled.sum_prefill_kv_tokens,
+        decode_requests: scheduled.num_decode_requests,
+        decode_kv_tokens: scheduled.sum_decode_kv_tokens,
     })
 }
 
@@ -242,44 +189,26 @@ pub(super) mod tests {
         (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
     }
 
-    fn first_step() -> ForwardStep {
-        ForwardStep {
-            worker: "w0".to_owned(),
-            dp_rank: 1,
-            counter: 7,
-            wall_s: 0.0125,
-            scheduled: Scheduled {
-                prefill_requests: 1,
-                prefill_tokens: 512,
-                prefill_length_variance: 0.0,
-                prefill_kv_tokens: 64,
-                decode_requests: 3,
-                decode_kv_tokens: 70_000,
-                decode_kv_variance: 2.5,
-            },
-            queued: Queued {
-                prefill_requests: 2,
-                prefill_tokens: 900,
-                prefill_length_variance: 0.25,
-                decode_requests: 0,
-                decode_kv_tokens: 0,
-                decode_kv_variance: 0.0,
-            },
-        }
-    }
+    const FIRST: ForwardStep = ForwardStep {
+        wall_s: 0.0125,
+        prefill_requests: 1,
+        prefill_tokens: 512,
+        prefill_kv_tokens: 64,
+        decode_requests: 3,
+        decode_kv_tokens: 70_000,
+    };
 
     #[test]
     fn messages_are_read() {
-        let steps = of(&two_messages(), read).unwrap();
-        assert_eq!(steps[0], first_step());
-        assert_eq!((steps.len(), steps[1].counter), (2, 8));
-        assert_eq!((steps[0].is_heartbeat(), steps[1].is_heartbeat()), (false, true));
+        let steps = of(&two_messages(), parse).unwrap();
+        assert_eq!(steps[0], FIRST);
+        assert_eq!((steps.len(), steps[0].is_heartbeat(), steps[1].is_heartbeat()), (2, false, true));
     }
 
     #[test]
     fn json_lines_are_read() {
-        let steps = of(format!("{JSON}\n{JSON}\n").as_bytes(), read).unwrap();
-        assert_eq!(steps, [first_step(), first_step()]);
+        let steps = of(format!("{JSON}\n{JSON}\n").as_bytes(), parse).unwrap();
+        assert_eq!(steps, [FIRST, FIRST]);
     }
 
     /// The step of the test file's first message, as a message without field names. SGLang's comments describe messages
@@ -292,15 +221,15 @@ pub(super) mod tests {
 
     #[test]
     fn positional_messages_are_read() {
-        assert_eq!(of(&positional(1, 0.0125), read).unwrap(), [first_step()]);
+        assert_eq!(of(&positional(1, 0.0125), parse).unwrap(), [FIRST]);
     }
 
     #[test]
     fn damaged_messages_are_refused() {
-        damage(&two_messages(), &[STEP.len() / 2], read);
-        damage(&positional(1, 0.0125), &[], read);
+        damage(&two_messages(), &[STEP.len() / 2], parse);
+        damage(&positional(1, 0.0125), &[], parse);
         let cut = &two_messages()[..STEP.len() / 2 + 20];
-        assert_eq!(of(cut, read).unwrap_err(), "f: message 1 (byte 417): worker_id: is cut off");
+        assert_eq!(of(cut, parse).unwrap_err(), "f: message 1 (byte 417): worker_id: is cut off");
         // If the message has no field names, the error names a field by its index.
         for (bytes, error) in [
             (positional(2, 0.5), "message 0 (byte 0): version: the schema is 2, only 1 is known"),
@@ -313,26 +242,26 @@ pub(super) mod tests {
             // The message has a text that claims to be 4 GiB long.
             (vec![0x92, 0x01, 0xdb, 0xff, 0xff, 0xff, 0xff, b'w'], "[1]: is cut off"),
         ] {
-            let found = of(&bytes, read).unwrap_err();
+            let found = of(&bytes, parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
         // The message is nested deeper than a stack allows.
-        assert!(of(&vec![0x91; 1_000_000], read).is_err());
+        assert!(of(&vec![0x91; 1_000_000], parse).is_err());
         let mut deep = vec![0x81, 0xa1, b'x'];
         deep.extend(vec![0x91; 1_000_000]);
-        assert!(of(&deep, read).is_err());
+        assert!(of(&deep, parse).is_err());
     }
 
     #[test]
     fn damaged_json_is_refused() {
-        damage(JSON.as_bytes(), &[], read);
+        damage(JSON.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("\"version\":1", "\"version\":2", "f, line 1: version: the schema is 2"),
             ("\"wall_time\":0.0125", "\"wall_time\":NaN", "wall_time: invalid type: string \"NaN\""),
             (":64", ":-64", "scheduled_requests.sum_prefill_kv_tokens: invalid value: integer `-64`"),
             ("\"sum_prefill_tokens\":900,", "", "queued_requests: missing field `sum_prefill_tokens`"),
         ] {
-            let found = of(&with(JSON, from, to), read).unwrap_err();
+            let found = of(&with(JSON, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

@@ -1,39 +1,21 @@
-//! Reads results of `vllm bench serve --save-result --save-detailed`: latencies of each request, measured by its
-//! client.
+//! Reads results of `vllm bench serve --save-result --save-detailed`: the requests that its client sent, and the
+//! counts of the server's rounds.
 //!
 //! The format is that of vLLM 0.33.0, `vllm/benchmarks/serve.py` (`benchmark`, `main_async`) and
 //! `lib/endpoint_request_func.py`. vLLM 0.32 writes the format without the server's own times. A file holds one run
 //! or, with `--append-result`, one run per line.
 
 use super::file::same_length;
+use super::json;
 use super::number::{Amount, amounts};
-use super::rate::Rate;
-use super::{file, json};
 use crate::recordings::unread::Unread;
 use serde::Deserialize;
 use std::path::Path;
 
 const HINT: &str = "give what `vllm bench serve --save-result --save-detailed` wrote (vLLM 0.32 or 0.33)";
 
-/// A run of `vllm bench serve`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRun {
-    /// The line of the file on which the run begins, from 1.
-    pub line: usize,
-    /// The name of the model that the benchmark's requests asked for.
-    pub model: String,
-    /// The request rate that the user asked the benchmark for.
-    pub rate: Rate,
-    /// The benchmark client's limit on requests in flight; `None`: no limit.
-    pub max_concurrency: Option<u32>,
-    /// Seconds from the start of the run's first request to the end of its last request.
-    pub duration_s: f64,
-    /// Number of requests of the run that succeeded.
-    pub completed: usize,
-    /// Number of prompt tokens of the requests that succeeded.
-    pub total_input_tokens: u64,
-    /// Number of output tokens of the requests that succeeded.
-    pub total_output_tokens: u64,
     /// The growth of the server's speculation counters during the run; `None` if the server did not speculate.
     pub speculation: Option<SpeculationTotals>,
     /// Every request of the run, in the order in which the requests were created.
@@ -45,15 +27,7 @@ pub struct BenchRun {
 pub struct SpeculationTotals {
     /// Number of rounds during the run. A round is a request's draft tokens of one step.
     pub num_drafts: u64,
-    /// Number of tokens drafted during the run.
     pub draft_tokens: u64,
-    /// Number of tokens drafted during the run that were accepted.
-    pub accepted_tokens: u64,
-    /// Accepted draft tokens / drafted tokens of the run, from 0 to 1 (the file has percent).
-    pub acceptance_rate: f64,
-    /// Mean tokens that a request gets in a step with draft tokens, the target's own token included: 1 + accepted draft
-    /// tokens / number of such steps.
-    pub acceptance_length: f64,
     /// `[i]`: share of all rounds in which the draft token at position i was accepted. Rounds without a draft token at
     /// position i count as not accepted.
     pub per_position: Vec<f64>,
@@ -69,19 +43,6 @@ pub struct BenchRequest {
     pub input_len: u32,
     /// Number of the request's output tokens; 0 if the request failed.
     pub output_len: u32,
-    /// Seconds from sending the request to its first token, by the client's clock; 0 if no token came.
-    pub ttft_s: f64,
-    /// Seconds between each two pieces of output (chunks of the stream) that follow each other. With speculation, a
-    /// piece holds all tokens that a step emitted.
-    pub itl_s: Vec<f64>,
-    /// Seconds from sending the request to its end; `None` if the file has no latencies.
-    pub latency_s: Option<f64>,
-    /// Seconds that the request waited in the client until other requests ended; `None` if the file lacks this time.
-    pub client_queue_s: Option<f64>,
-    /// Seconds that the request waited in the server; `None` without `--enable-per-request-metrics`.
-    pub server_queue_s: Option<f64>,
-    /// Seconds to the request's first token by the server's clock; `None` without `--enable-per-request-metrics`.
-    pub server_ttft_s: Option<f64>,
     /// The text of the request's error; `None` if the request succeeded. If a failed request has no text, its
     /// `output_len` is 0.
     pub error: Option<String>,
@@ -89,37 +50,17 @@ pub struct BenchRequest {
 
 #[derive(Deserialize)]
 struct Raw {
-    model_id: String,
-    request_rate: Rate,
-    max_concurrency: Option<u32>,
-    duration: Amount,
     completed: usize,
     failed: Option<usize>,
-    total_input_tokens: u64,
-    total_output_tokens: Option<u64>,
     /// A field that only runs of pooling models have. Files with it are refused.
     total_input_sequences: Option<u64>,
     input_lens: Option<Vec<u32>>,
     output_lens: Option<Vec<u32>>,
     start_times: Option<Vec<Amount>>,
-    ttfts: Option<Vec<Amount>>,
-    itls: Option<Vec<Vec<Amount>>>,
     errors: Option<Vec<String>>,
-    latencies: Option<Vec<Amount>>,
-    queue_times: Option<Vec<Amount>>,
-    server_queue_times: Option<Vec<Option<Amount>>>,
-    server_ttfts: Option<Vec<Option<Amount>>>,
     spec_decode_num_drafts: Option<u64>,
     spec_decode_draft_tokens: Option<u64>,
-    spec_decode_accepted_tokens: Option<u64>,
-    spec_decode_acceptance_rate: Option<Amount>,
-    spec_decode_acceptance_length: Option<Amount>,
     spec_decode_per_position_acceptance_rates: Option<Vec<Amount>>,
-}
-
-/// Reads the runs from a file of `vllm bench serve`.
-pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
-    parse(path, &file::bytes(path)?)
 }
 
 /// Reads the runs from a file of `vllm bench serve` with the content `bytes`. `path` is the file's name in errors.
@@ -145,20 +86,7 @@ fn read_run(path: &Path, line: usize, mut raw: Raw) -> Result<BenchRun, Unread> 
     if with_error > failed {
         return Err(bad(format!("errors has {with_error} texts, but failed is {failed}"), "the file is damaged"));
     }
-    Ok(BenchRun {
-        line,
-        duration_s: raw.duration.0,
-        completed: raw.completed,
-        total_input_tokens: raw.total_input_tokens,
-        total_output_tokens: raw
-            .total_output_tokens
-            .ok_or_else(|| bad("has no total_output_tokens".to_owned(), HINT))?,
-        rate: raw.request_rate,
-        max_concurrency: raw.max_concurrency,
-        speculation: read_speculation(path, line, &mut raw)?,
-        model: raw.model_id,
-        requests,
-    })
+    Ok(BenchRun { speculation: read_speculation(path, line, &mut raw)?, requests })
 }
 
 fn read_requests(path: &Path, line: usize, raw: &mut Raw) -> Result<Vec<BenchRequest>, Unread> {
@@ -169,8 +97,6 @@ fn read_requests(path: &Path, line: usize, raw: &mut Raw) -> Result<Vec<BenchReq
     let input_lens = raw.input_lens.take().ok_or_else(|| missing("input_lens"))?;
     let output_lens = raw.output_lens.take().ok_or_else(|| missing("output_lens"))?;
     let starts = raw.start_times.take().ok_or_else(|| missing("start_times"))?;
-    let ttfts = raw.ttfts.take().ok_or_else(|| missing("ttfts"))?;
-    let mut itls = raw.itls.take().ok_or_else(|| missing("itls"))?;
     let mut errors = raw.errors.take().ok_or_else(|| missing("errors"))?;
     let n = same_length(
         path,
@@ -179,25 +105,13 @@ fn read_requests(path: &Path, line: usize, raw: &mut Raw) -> Result<Vec<BenchReq
             ("input_lens", Some(input_lens.len())),
             ("output_lens", Some(output_lens.len())),
             ("start_times", Some(starts.len())),
-            ("ttfts", Some(ttfts.len())),
-            ("itls", Some(itls.len())),
             ("errors", Some(errors.len())),
-            ("latencies", raw.latencies.as_ref().map(Vec::len)),
-            ("queue_times", raw.queue_times.as_ref().map(Vec::len)),
-            ("server_queue_times", raw.server_queue_times.as_ref().map(Vec::len)),
-            ("server_ttfts", raw.server_ttfts.as_ref().map(Vec::len)),
         ],
     )?;
     let request = |i: usize| BenchRequest {
         start_s: starts[i].0,
         input_len: input_lens[i],
         output_len: output_lens[i],
-        ttft_s: ttfts[i].0,
-        itl_s: amounts(std::mem::take(&mut itls[i])),
-        latency_s: raw.latencies.as_ref().map(|list| list[i].0),
-        client_queue_s: raw.queue_times.as_ref().map(|list| list[i].0),
-        server_queue_s: raw.server_queue_times.as_ref().and_then(|list| Some(list[i]?.0)),
-        server_ttft_s: raw.server_ttfts.as_ref().and_then(|list| Some(list[i]?.0)),
         error: Some(std::mem::take(&mut errors[i])).filter(|text| !text.is_empty()),
     };
     Ok((0..n).map(request).collect())
@@ -213,9 +127,6 @@ fn read_speculation(path: &Path, line: usize, raw: &mut Raw) -> Result<Option<Sp
     Ok(Some(SpeculationTotals {
         num_drafts,
         draft_tokens: raw.spec_decode_draft_tokens.ok_or_else(|| missing("draft_tokens"))?,
-        accepted_tokens: raw.spec_decode_accepted_tokens.ok_or_else(|| missing("accepted_tokens"))?,
-        acceptance_rate: raw.spec_decode_acceptance_rate.ok_or_else(|| missing("acceptance_rate"))?.0 / 100.0,
-        acceptance_length: raw.spec_decode_acceptance_length.ok_or_else(|| missing("acceptance_length"))?.0,
         per_position: raw
             .spec_decode_per_position_acceptance_rates
             .take()
@@ -234,49 +145,12 @@ pub(super) mod tests {
 
     #[test]
     fn requests_are_read() {
-        let runs = of(GOOD.as_bytes(), read).unwrap();
+        let runs = of(GOOD.as_bytes(), parse).unwrap();
         let wanted = BenchRun {
-            line: 1,
-            model: "m".to_owned(),
-            rate: Rate::AtOnce,
-            max_concurrency: Some(8),
-            duration_s: 3.5,
-            completed: 1,
-            total_input_tokens: 30,
-            total_output_tokens: 6,
-            speculation: Some(SpeculationTotals {
-                num_drafts: 3,
-                draft_tokens: 6,
-                accepted_tokens: 3,
-                acceptance_rate: 0.5,
-                acceptance_length: 2.0,
-                per_position: vec![0.75, 0.25],
-            }),
+            speculation: Some(SpeculationTotals { num_drafts: 3, draft_tokens: 6, per_position: vec![0.75, 0.25] }),
             requests: vec![
-                BenchRequest {
-                    start_s: 5000.5,
-                    input_len: 30,
-                    output_len: 6,
-                    ttft_s: 0.125,
-                    itl_s: vec![0.02, 0.03],
-                    latency_s: Some(0.175),
-                    client_queue_s: Some(0.0),
-                    server_queue_s: Some(0.001),
-                    server_ttft_s: Some(0.12),
-                    error: None,
-                },
-                BenchRequest {
-                    start_s: 5000.75,
-                    input_len: 12,
-                    output_len: 0,
-                    ttft_s: 0.0,
-                    itl_s: vec![],
-                    latency_s: Some(0.0),
-                    client_queue_s: Some(0.25),
-                    server_queue_s: None,
-                    server_ttft_s: None,
-                    error: Some("Bad Gateway".to_owned()),
-                },
+                BenchRequest { start_s: 5000.5, input_len: 30, output_len: 6, error: None },
+                BenchRequest { start_s: 5000.75, input_len: 12, output_len: 0, error: Some("Bad Gateway".to_owned()) },
             ],
         };
         assert_eq!(runs, [wanted]);
@@ -286,11 +160,9 @@ pub(super) mod tests {
     fn appended_runs_and_older_ones_are_read() {
         let older = GOOD
             .replace("\"server_queue_times\": [0.001, null], \"server_ttfts\": [0.12, null], ", "")
-            .replace("\"request_rate\": \"inf\"", "\"request_rate\": 2.5")
             .replace("spec_decode", "diffusion");
-        let runs = of(format!("{GOOD}\n{older}").as_bytes(), read).unwrap();
-        assert_eq!((runs[1].line, runs[1].rate, &runs[1].speculation), (2, Rate::PerSecond(2.5), &None));
-        assert_eq!(runs[1].requests[0].server_ttft_s, None);
+        let runs = of(format!("{GOOD}\n{older}").as_bytes(), parse).unwrap();
+        assert_eq!((&runs[1].speculation, &runs[1].requests), (&None, &runs[0].requests));
     }
 
     #[test]
@@ -298,31 +170,28 @@ pub(super) mod tests {
         let from = GOOD.find("\"input_lens\"").unwrap();
         let to = GOOD.find("\"spec_decode_acceptance_rate\"").unwrap();
         let totals = format!("{}{}", &GOOD[..from], &GOOD[to..]);
-        let error = of(totals.as_bytes(), read).unwrap_err();
+        let error = of(totals.as_bytes(), parse).unwrap_err();
         assert_eq!(error, "f, line 1: has no input_lens: it was saved without --save-detailed");
     }
 
     #[test]
     fn damaged_files_are_refused() {
-        damage(GOOD.as_bytes(), &[], read);
+        damage(GOOD.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("[30, 12]", "[30]", "output_lens has 2 values, but input_lens has 1"),
             ("[30, 12]", "[30, -12]", "input_lens[1]: invalid value: integer `-12`"),
-            ("[[0.02, 0.03], []]", "[[0.02, NaN], []]", "itls[0][1]: invalid type: string \"NaN\""),
-            ("[[0.02, 0.03], []]", "[[-0.02, 0.03], []]", "itls[0][0]: is negative"),
-            ("[[0.02, 0.03], []]", "[[0.02, 0.03]]", "itls has 1 values, but input_lens has 2"),
-            ("[0.12, null]", "[null]", "server_ttfts has 1 values"),
+            ("5000.75", "NaN", "start_times[1]: invalid type: string \"NaN\""),
+            ("5000.75", "-5000.75", "start_times[1]: is negative"),
+            ("5000.75", "1e999", "start_times[1]: number out of range"),
+            (", 5000.75", "", "start_times has 1 values, but input_lens has 2"),
             ("\"start_times\"", "\"starts\"", "has no start_times"),
             ("\"completed\": 1", "\"completed\": 2", "completed 2 and failed 1 are not its 2 requests"),
             ("\"completed\": 1", "\"completed\": 18446744073709551615", "failed 1 are not its 2 requests"),
             ("[\"\", \"Bad", "[\"x\", \"Bad", "errors has 2 texts, but failed is 1"),
-            ("\"duration\": 3.5", "\"duration\": 1e999", "duration: number out of range"),
-            ("\"request_rate\": \"inf\"", "\"request_rate\": \"fast\"", "request_rate: invalid value: string \"fast\""),
             ("spec_decode_draft_tokens", "x", "has no spec_decode_draft_tokens"),
             ("\"label\"", "\"total_input_sequences\": 2, \"label\"", "is a run of a pooling model"),
-            ("total_output_tokens", "x", "has no total_output_tokens"),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
     }

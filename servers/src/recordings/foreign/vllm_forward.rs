@@ -1,22 +1,21 @@
-//! Reads the output of `vllm bench forward --output-json`, the GPU times of given batches. Also writes the `--shapes`
-//! file that lists the batches to time.
+//! Reads the output of `vllm bench forward --output-json`, the GPU times of given batches.
 //!
 //! The format is that of vLLM 0.33.0: `vllm/benchmarks/forward/main.py` (the list of cases), `capture.py` and
-//! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not
+//! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests). The benchmark was not
 //! run to make this reader. The benchmark replays one CUDA graph per case, without sampling or host time. Unless
 //! `--kv-len-jitter 0` is given, the benchmark draws lengths around the requested lengths. The results have the
 //! lengths that were run.
 
+use super::json;
 use super::number::Amount;
-use super::{file, json};
 use crate::recordings::unread::Unread;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::path::Path;
 
 const HINT: &str = "give what `vllm bench forward --output-json` wrote (vLLM 0.33)";
 
 /// One or more equal requests of a batch that `vllm bench forward` times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct ForwardRequest {
     /// Tokens of each of these requests in the pass: the tokens of a prompt's chunk, or one token plus the draft
     /// tokens.
@@ -55,47 +54,18 @@ impl ForwardRequest {
     }
 }
 
-/// A batch whose time `vllm bench forward` measures.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ForwardShape {
-    /// The batch's name. vLLM seeds the jitter of lengths with the name.
-    pub name: String,
-    /// The batch's requests, at least one entry; an entry may stand for several equal requests.
-    pub requests: Vec<ForwardRequest>,
-}
-
-impl ForwardShape {
-    fn check(&self) -> Result<(), String> {
-        if self.requests.is_empty() {
-            return Err("has no requests".to_owned());
-        }
-        let bad = |(i, r): (usize, &ForwardRequest)| Some(format!("requests[{i}]: {}", r.check().err()?));
-        self.requests.iter().enumerate().find_map(bad).map_or(Ok(()), Err)
-    }
-}
-
 /// A batch that `vllm bench forward` timed, with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardCase {
-    /// The batch that was timed, with the lengths of its requests that vLLM ran.
-    pub shape: ForwardShape,
+    /// The batch's requests, at least one entry, with the lengths that vLLM ran. An entry may stand for several equal
+    /// requests.
+    pub requests: Vec<ForwardRequest>,
     /// Median seconds of a pass over the batch. If several ranks (GPUs) run the pass, this is the median of the
     /// slowest rank's time.
     pub median_s: f64,
-    /// How far a rank's time samples lie apart, as a share: vLLM's `sample_spread_pct` / 100. vLLM computes it as the
-    /// spread of the samples' medians, divided by the rank's median time. If several ranks ran the pass, this is the
-    /// largest value of a rank. vLLM warns above 0.005.
-    pub spread: f64,
-    /// Number of tokens scheduled in the pass. These are the tokens of the requests' queries. On models with bounded
-    /// replay, which compute a part of a prefix-cache hit again, these tokens of the hit count too.
-    pub num_tokens: u64,
-    /// Number of GPUs that ran the pass.
-    pub ranks: usize,
     /// True if the measured time includes the time in which the drafter proposes draft tokens. `None` if the file's
     /// version does not say.
     pub drafter: Option<bool>,
-    /// How the tokens of the pass were routed to the experts of a mixture-of-experts model, in vLLM's words.
-    pub routing: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -108,8 +78,6 @@ struct RawCase {
 
 #[derive(Deserialize)]
 struct RawRank {
-    num_tokens: u64,
-    routing: Option<String>,
     timing_scope: Option<String>,
     latency_us: RawLatency,
 }
@@ -117,12 +85,6 @@ struct RawRank {
 #[derive(Deserialize)]
 struct RawLatency {
     median: Amount,
-    sample_spread_pct: Amount,
-}
-
-/// Reads the results of `vllm bench forward`.
-pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
-    parse(path, &file::bytes(path)?)
 }
 
 /// Reads the results of `vllm bench forward` from `bytes`, the content of a file. `path` is the file's name in
@@ -136,57 +98,29 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<ForwardCase>, Unread> {
 }
 
 fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unread> {
-    let bad = |name: &str, what: &str| Unread::file(path, format!("case {index} ({name}): {what}"), HINT);
-    let shape = ForwardShape { name: raw.case, requests: raw.requests };
-    shape.check().map_err(|what| bad(&shape.name, &what))?;
-    let Some(first) = raw.ranks.first() else {
-        return Err(bad(&shape.name, "has no ranks"));
-    };
+    let bad = |what: &str| Unread::file(path, format!("case {index} ({}): {what}", raw.case), HINT);
+    if raw.requests.is_empty() {
+        return Err(bad("has no requests"));
+    }
+    for (i, request) in raw.requests.iter().enumerate() {
+        request.check().map_err(|what| bad(&format!("requests[{i}]: {what}")))?;
+    }
+    let first = raw.ranks.first().ok_or_else(|| bad("has no ranks"))?;
     if raw.median_us.0 == 0.0 {
-        return Err(bad(&shape.name, "median_us is 0"));
+        return Err(bad("median_us is 0"));
     }
     // vLLM writes the first rank's median time into the case's `median_us` too. If the two values differ, the file is
     // damaged.
     if first.latency_us.median != raw.median_us {
-        return Err(bad(&shape.name, "median_us is not that of the first rank"));
+        return Err(bad("median_us is not that of the first rank"));
     }
     let drafter = match first.timing_scope.as_deref() {
         None => None,
         Some("target_and_drafter") => Some(true),
         Some("target_only") => Some(false),
-        Some(other) => return Err(bad(&shape.name, &format!("ranks[0].timing_scope: \"{other}\" is not known"))),
+        Some(other) => return Err(bad(&format!("ranks[0].timing_scope: \"{other}\" is not known"))),
     };
-    Ok(ForwardCase {
-        median_s: raw.median_us.0 / 1e6,
-        spread: raw.ranks.iter().map(|r| r.latency_us.sample_spread_pct.0).fold(0.0, f64::max) / 100.0,
-        num_tokens: first.num_tokens,
-        ranks: raw.ranks.len(),
-        drafter,
-        routing: first.routing.clone(),
-        shape,
-    })
-}
-
-/// The error about a batch that vLLM would refuse to time.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("case {name}: {what}")]
-pub struct BadShape {
-    /// The name of the batch that vLLM would refuse.
-    pub name: String,
-    /// What is wrong with the batch.
-    pub what: String,
-}
-
-/// The text of a file for `vllm bench forward --shapes FILE.json`.
-pub fn shapes(cases: &[ForwardShape]) -> Result<String, BadShape> {
-    #[derive(Serialize)]
-    struct Shapes<'a> {
-        cases: &'a [ForwardShape],
-    }
-    for case in cases {
-        case.check().map_err(|what| BadShape { name: case.name.clone(), what })?;
-    }
-    Ok(serde_json::to_string_pretty(&Shapes { cases }).expect("names and numbers are JSON") + "\n")
+    Ok(ForwardCase { median_s: raw.median_us.0 / 1e6, drafter, requests: raw.requests })
 }
 
 #[cfg(test)]
@@ -217,35 +151,19 @@ pub(super) mod tests {
 
     #[test]
     fn cases_are_read() {
-        let cases = of(GOOD.as_bytes(), read).unwrap();
+        let cases = of(GOOD.as_bytes(), parse).unwrap();
         let verify = ForwardRequest { query_len: 4, kv_len: 100, num_draft_tokens: 3, chunked: false, count: 1 };
         let chunk = ForwardRequest { query_len: 8, kv_len: 20, num_draft_tokens: 0, chunked: true, count: 1 };
         let wanted = [
-            ForwardCase {
-                shape: ForwardShape { name: "verify".to_owned(), requests: vec![verify, verify] },
-                median_s: 0.001_250_5,
-                spread: 0.005,
-                num_tokens: 8,
-                ranks: 2,
-                drafter: Some(true),
-                routing: Some("real".to_owned()),
-            },
-            ForwardCase {
-                shape: ForwardShape { name: "chunk".to_owned(), requests: vec![chunk] },
-                median_s: 0.0003,
-                spread: 0.0,
-                num_tokens: 8,
-                ranks: 1,
-                drafter: None,
-                routing: None,
-            },
+            ForwardCase { requests: vec![verify, verify], median_s: 0.001_250_5, drafter: Some(true) },
+            ForwardCase { requests: vec![chunk], median_s: 0.0003, drafter: None },
         ];
         assert_eq!(cases, wanted);
     }
 
     #[test]
     fn damaged_files_are_refused() {
-        damage(GOOD.as_bytes(), &[], read);
+        damage(GOOD.as_bytes(), &[], parse);
         for (from, to, error) in [
             ("\"kv_len\": 100", "\"kv_len\": -1", "line 3: [0].requests[0].kv_len: invalid value: integer `-1`"),
             ("\"kv_len\": 100", "\"kv_len\": 3", "case 0 (verify): requests[0]: kv_len is less than query_len"),
@@ -260,67 +178,13 @@ pub(super) mod tests {
             ("\"median_us\": 300", "\"median_us\": 1e999", "[1].median_us: number out of range"),
             ("\"median_us\": 1250.5", "\"median_us\": 0", "case 0 (verify): median_us is 0"),
             ("_and_drafter", "_and_more", "ranks[0].timing_scope: \"target_and_more\" is not known"),
-            ("0.25", "-0.25", "[0].ranks[0].latency_us.sample_spread_pct: is negative"),
+            ("\"median\": 1250.5", "\"median\": -1", "[0].ranks[0].latency_us.median: is negative"),
         ] {
-            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            let found = of(&with(GOOD, from, to), parse).unwrap_err();
             assert!(found.contains(error), "{found}");
         }
-        assert_eq!(of(b"[]", read).unwrap_err(), "f: has no cases");
+        assert_eq!(of(b"[]", parse).unwrap_err(), "f: has no cases");
         let none = br#"[{"case": "a", "requests": [], "median_us": 1, "ranks": []}]"#;
-        assert_eq!(of(none, read).unwrap_err(), "f: case 0 (a): has no requests");
-    }
-
-    fn shape(name: &str, requests: &[ForwardRequest]) -> ForwardShape {
-        ForwardShape { name: name.to_owned(), requests: requests.to_vec() }
-    }
-
-    /// The test's text was read by vLLM 0.33.0's own `shapes.py::load_cases`, which returned these batches, with counts
-    /// expanded.
-    #[test]
-    fn shapes_are_written() {
-        let verify = ForwardRequest { query_len: 4, kv_len: 4096, num_draft_tokens: 3, chunked: false, count: 16 };
-        let chunk = ForwardRequest { query_len: 512, kv_len: 1024, num_draft_tokens: 0, chunked: true, count: 1 };
-        let text = shapes(&[shape("mix \"a\"", &[verify, chunk])]).unwrap();
-        let wanted = r#"{
-  "cases": [
-    {
-      "name": "mix \"a\"",
-      "requests": [
-        {
-          "query_len": 4,
-          "kv_len": 4096,
-          "num_draft_tokens": 3,
-          "chunked": false,
-          "count": 16
-        },
-        {
-          "query_len": 512,
-          "kv_len": 1024,
-          "num_draft_tokens": 0,
-          "chunked": true,
-          "count": 1
-        }
-      ]
-    }
-  ]
-}
-"#;
-        assert_eq!(text, wanted);
-    }
-
-    #[test]
-    fn shapes_that_vllm_refuses_are_not_written() {
-        let prefill = ForwardRequest { query_len: 8, kv_len: 8, num_draft_tokens: 0, chunked: false, count: 1 };
-        assert!(shapes(&[shape("a", &[prefill])]).is_ok());
-        for bad in [
-            shape("b", &[]),
-            shape("b", &[prefill, ForwardRequest { chunked: true, ..prefill }]),
-            shape("b", &[ForwardRequest { num_draft_tokens: 7, ..prefill }]),
-            shape("b", &[ForwardRequest { num_draft_tokens: u32::MAX, ..prefill }]),
-            shape("b", &[ForwardRequest { query_len: 0, ..prefill }]),
-            shape("b", &[ForwardRequest { count: 0, ..prefill }]),
-        ] {
-            assert_eq!(shapes(&[bad]).unwrap_err().name, "b");
-        }
+        assert_eq!(of(none, parse).unwrap_err(), "f: case 0 (a): has no requests");
     }
 }

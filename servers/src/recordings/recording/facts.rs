@@ -49,7 +49,6 @@ pub struct Asked {
     pub due: Time,
     /// Planned prompt length, tokens.
     pub prompt_len: u32,
-    /// Number of output tokens that the request asks for.
     pub output_len: u32,
     /// The request's category, as an index into [`Head::categories`].
     pub category: u16,
@@ -60,7 +59,6 @@ pub struct Asked {
 pub struct Server {
     /// The server's version; `None` if it does not answer `/version`.
     pub version: Option<String>,
-    /// The names of the models that the server offers.
     pub models: Vec<String>,
     /// The model's limit on prompt plus output tokens of a request; `None` if the server does not state a limit.
     pub max_model_len: Option<u32>,
@@ -71,7 +69,6 @@ pub struct Server {
 /// One thing that happened during a run. Times count from the run's start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// A request was sent.
     Sent {
         /// Index of the request in [`Head::asked`].
         request: u32,
@@ -110,7 +107,6 @@ pub enum Event {
     Log {
         /// When the client read the log's lines. The server wrote them up to a second before.
         at: Time,
-        /// The text of the log's lines.
         lines: Vec<String>,
     },
     /// A note that `foretoken observe` made for the user, for example that the server's metrics could not be read.
@@ -123,7 +119,6 @@ pub enum Event {
     End {
         /// When the run ended, counted from the run's start.
         at: Time,
-        /// How the run ended.
         ending: Ending,
     },
 }
@@ -131,7 +126,6 @@ pub enum Event {
 /// The tokens of one chunk, as far as the server reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tokens {
-    /// The ids of the chunk's tokens.
     Ids(Vec<u32>),
     /// The answer's total number of tokens so far, with this chunk. The server reports this total, and not the number
     /// of tokens of each chunk.
@@ -140,7 +134,6 @@ pub enum Tokens {
     Unknown,
 }
 
-/// How the answer to a request ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Ended {
     /// The server ended the answer normally.
@@ -159,9 +152,7 @@ pub enum Ended {
         /// The server's own metrics of the request, as JSON.
         metrics: Option<String>,
     },
-    /// The server refused the request.
     Refused {
-        /// The HTTP status of the refusal.
         status: u16,
         /// The start of the server's message about the refusal, at most a few hundred characters.
         said: String,
@@ -178,7 +169,6 @@ pub enum Ended {
     },
 }
 
-/// The kinds of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
     /// No connection to the server could be made.
@@ -198,22 +188,18 @@ pub enum Failure {
 pub struct Sample {
     /// The metric's name. Prometheus labels follow if the metric has labels.
     pub name: String,
-    /// The value of the metric when it was read.
     pub value: f64,
 }
 
-/// How an observed run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// Every request that was sent has ended.
     Done,
-    /// The user interrupted the run.
     Interrupted,
     /// The server stopped answering; the text is the last error of a request.
     Lost(String),
 }
 
-/// A whole recording in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     /// The start of the recording, written before the run's first request: server, policy, settings and planned

@@ -1,12 +1,12 @@
-//! Recordings as files. A file consists of frames with checksums (`foretoken_report::intact::frames`), whose contents
+//! Recordings as files. A file consists of frames with checksums (`foretoken_traces::intact::frames`), whose contents
 //! are encoded with postcard. The first frame is the head: server, policy, settings and planned requests. The recorder
 //! appends once a second, so a killed process loses at most its last second.
 
 use super::facts::{Event, Head, Recording};
 use crate::recordings::Unread;
-use foretoken_report::intact::disk;
-use foretoken_report::intact::frames::{At, FrameError, Kind, Next, Reader, Writer};
+use foretoken_report::disk;
 use foretoken_sim::Time;
+use foretoken_traces::intact::frames::{At, FrameError, Kind, Next, Reader, Writer};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -28,7 +28,6 @@ pub struct RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Starts a recording in a new file.
     pub fn create(path: &Path, head: &Head) -> io::Result<RecordingWriter> {
         let mut file = File::create(path)?;
         let mut writer = Writer::begin(Vec::new(), KIND)?;

@@ -160,7 +160,7 @@ fn the_command_line_words_and_prints() {
 fn rooms_of_a_crate_use_only_the_rooms_below() {
     let rows: [(&str, &str, &[&str]); 8] = [
         ("profiler", "hardware/", &[]),
-        ("report", "intact/", &[]),
+        ("traces", "intact/", &[]),
         ("run", "spec/", &[]),
         ("servers", "recordings/", &[]),
         ("servers", "compare/", &[]),

@@ -113,7 +113,6 @@ pub struct Modules<'a> {
     patterns: Vec<(Regex, usize, Option<Pair>)>,
 }
 
-/// The bits of a part of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartBits {
     /// The mean bits of a weight, and the bits of the activations of most weights.

@@ -16,7 +16,6 @@ pub enum ResultFormat {
     Vllm,
     /// The file is from SGLang's `bench_serving`.
     Sglang,
-    /// The file is from GuideLLM.
     GuideLlm,
     /// The file is from NVIDIA's AIPerf.
     AiPerf,
@@ -25,7 +24,6 @@ pub enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// All formats of load generators' results that are read.
     pub const ALL: [ResultFormat; 5] = [
         ResultFormat::Vllm,
         ResultFormat::Sglang,

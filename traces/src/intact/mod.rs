@@ -2,8 +2,6 @@
 //! reported differently from a file that was changed.
 //!
 //! [`frames`] is for binary files that grow while a program runs, [`seal`] for text files that people may open.
-//! [`disk`] waits until a file is on the disk.
 
-pub mod disk;
 pub mod frames;
 pub mod seal;

@@ -70,6 +70,9 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Begins a new file: writes the eight bytes that name the file's kind and layout version.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
     pub fn begin(mut out: W, kind: Kind) -> io::Result<Writer<W>> {
         out.write_all(&kind.magic())?;
         Ok(Writer { out, at: At::begin(kind) })
@@ -81,6 +84,10 @@ impl<W: Write> Writer<W> {
         Writer { out, at }
     }
 
+    /// Appends a frame with this body.
+    ///
+    /// # Errors
+    /// The output cannot be written to, or the body has more than 4 GiB.
     pub fn frame(&mut self, body: &[u8]) -> io::Result<()> {
         let len = u32::try_from(body.len())
             .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "more than 4 GiB in one frame"))?;
@@ -100,6 +107,10 @@ impl<W: Write> Writer<W> {
         self.at
     }
 
+    /// Flushes the output.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -201,6 +212,9 @@ pub enum FrameError {
 impl<R: Read> Reader<R> {
     /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file is cut within these
     /// bytes.
+    ///
+    /// # Errors
+    /// The input cannot be read, or does not begin as a file of this kind.
     pub fn begin(mut input: R, kind: Kind) -> Result<Option<Reader<R>>, FrameError> {
         let mut magic = [0; 8];
         let there = fill(&mut input, &mut magic)?;
@@ -213,6 +227,9 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads the next frame and puts its body into `body`, in place of earlier contents.
+    ///
+    /// # Errors
+    /// The input cannot be read, or the frame is damaged.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();
         let mut front = [0; FRONT];

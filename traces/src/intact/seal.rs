@@ -58,6 +58,9 @@ pub fn seal(syntax: Syntax, text: &str) -> String {
 }
 
 /// Checks that a text ends in a seal and that the seal matches.
+///
+/// # Errors
+/// The text has no seal, or does not match it.
 pub fn check(syntax: Syntax, text: &str) -> Result<(), Unsealed> {
     let at = text.rfind(syntax.open()).ok_or(Unsealed::Absent)?;
     let (sealed, rest) = text.split_at(at);
