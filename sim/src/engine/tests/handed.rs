@@ -60,7 +60,7 @@ fn a_held_request_runs_when_its_kv_is_there() {
             replica.kv_arrived(index, S(1.0), true);
             replica.run_until(S(9.0), false);
             assert_eq!(news(&mut *replica).0, [1]);
-            assert!(replica.records().first_token[index as usize] > S(1.0));
+            assert!(replica.first_token(index).0 > S(1.0));
             assert_eq!((replica.load().emitted, replica.load().used_blocks), (20, 0));
         });
     }
