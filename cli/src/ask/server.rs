@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn replicas_that_share_experts_run_in_lock_step() {
-        let ranks = |engine, model| {
+        let ranks = |engine, model: &str| {
             let word = Word { text: model.to_owned(), span: 0..0 };
             Server { replicas: 4, ..Server::of(engine, word) }.ranks(&entry(model).unwrap().shape)
         };

@@ -59,7 +59,7 @@ pub fn replay(line: &Value) -> Result<usize, String> {
         queues: config.async_scheduling == Some(true),
     };
     let clock = EventClock::new(world, workload.len());
-    let watch = Watcher { ours: Vec::new(), spec: k > 0 };
+    let watch = Watcher { ours: Vec::new(), spec: k > 0, passes: 0, most: 100 * (theirs.len() + 1000) };
     let (arrivals, over) = (Arrivals::Open, AtomicBool::new(false));
     let (config, slo) = (&config, f64::INFINITY);
     let ours = match k {
@@ -98,11 +98,16 @@ pub fn replay(line: &Value) -> Result<usize, String> {
 struct Watcher {
     ours: Vec<Value>,
     spec: bool,
+    /// Passes of the loop so far, and the most that a replay may take: one that goes on for ever is a difference.
+    passes: usize,
+    most: usize,
 }
 
 impl Watch for Watcher {
     fn scheduled(&mut self, scheduler: &Scheduler, _: Time, _: Time) {
+        self.passes += 1;
         let sglang = scheduler.sglang().expect("SGLang's scheduler runs");
+        assert!(self.passes < self.most, "the replay does not end; its last event is {:?}", self.ours.last());
         let events = sglang.events();
         for (id, by) in &events.freed {
             self.ours.push(match by {

@@ -93,7 +93,14 @@ impl Scheduler<'_> {
                 _ => self.admit_for_sglang(row.id, row.past),
             };
             let drafts = if decodes { self.spec_tokens_of(&self.running[at]) } else { 0 };
-            self.running[at].num_scheduled_tokens = row.new + drafts;
+            let r = &mut self.running[at];
+            r.num_scheduled_tokens = row.new + drafts;
+            // Without a radix tree, SGLang may begin two prompts in the rest of one chunk. It then forgets the first
+            // one's rest: what it has computed counts as the whole prompt.
+            let goes_on = sglang.chunked() == Some(row.id);
+            if !decodes && !row.decodes && !goes_on && row.past + row.new < r.num_tokens {
+                r.num_computed_tokens = r.num_tokens - row.new;
+            }
         }
         self.sglang = Some(sglang);
     }
