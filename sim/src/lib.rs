@@ -24,6 +24,7 @@ pub mod live;
 pub mod luck;
 pub mod metrics;
 mod new_request;
+mod noise;
 pub mod online;
 pub mod oracle;
 pub mod pair;

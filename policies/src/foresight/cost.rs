@@ -154,6 +154,8 @@ pub(crate) struct Costs {
     /// longest draft length.
     last_asked: u32,
     next_prompts: NextPrompts,
+    /// What it expects of the next step.
+    next: Expected,
     /// True if the next step verifies the draft tokens, so that its prompts are estimated. False if the prompts are
     /// known.
     expects_prompts: bool,
@@ -194,6 +196,7 @@ impl Costs {
             trips: Trips::default(),
             last_asked: context.max_draft_len.saturating_sub(1),
             next_prompts: NextPrompts::default(),
+            next: Expected::default(),
             expects_prompts: settings.expect_prompts && context.draft_at == DraftAt::StepEnd,
             plain: (0, 0.0),
             ride: (0, 0.0),
@@ -218,6 +221,7 @@ impl Costs {
             self.joins = (joins, self.decodes.1 * joins as f64 / self.decodes.0.max(1) as f64);
         }
         self.next_prompts.begin(batch, self.budget());
+        self.next = self.next_prompts.expected();
         if self.correction > 0.0 {
             self.pending.push_back(Pending {
                 step: batch.step,
@@ -268,7 +272,7 @@ impl Costs {
         if !self.expects_prompts {
             return self.target.pass_s(self.plain.0 + drafts, self.plain.1);
         }
-        let Expected { with, full, tokens } = self.next_prompts.expected();
+        let Expected { with, full, tokens } = self.next;
         let time = |prompts: u64| self.target.pass_s(self.decodes.0 + drafts + prompts, self.decodes.1);
         if with == 0.0 {
             return time(0);

@@ -33,6 +33,7 @@ struct Seen {
 }
 
 /// What is expected of the next step.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Expected {
     /// Probability that it has prompts, and that they fill it.
     pub with: f64,
@@ -61,7 +62,7 @@ impl NextPrompts {
         let Seen { all, with, full, tokens } = self.seen[usize::from(self.awaited)];
         match with > 0.0 {
             true => Expected { with: with / all, full: full / all, tokens: (tokens / with) as u64 },
-            false => Expected { with: 0.0, full: 0.0, tokens: 0 },
+            false => Expected::default(),
         }
     }
 }

@@ -158,6 +158,14 @@ impl Tables {
     }
 }
 
+/// The shape with 8 experts, 2 of them active, that are `intermediate` wide inside.
+fn experts(intermediate: u32) -> ModelShape {
+    let mut shape = shape();
+    shape.layers[0].feed_forward =
+        FeedForward::Experts { total: 8, active: 2, intermediate, shared_intermediate: 0, latent: None, gated: true };
+    shape
+}
+
 fn shape() -> ModelShape {
     let attention = Attention::Grouped {
         heads: 8,
@@ -248,15 +256,7 @@ fn a_verification_reads_the_context_once() {
 #[test]
 fn ranks_share_experts_at_the_tokens_of_all() {
     let tables = Tables::new();
-    let mut sparse = shape();
-    sparse.layers[0].feed_forward = FeedForward::Experts {
-        total: 8,
-        active: 2,
-        intermediate: 512,
-        shared_intermediate: 0,
-        latent: None,
-        gated: true,
-    };
+    let sparse = experts(512);
     let names = ["hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "num_tokens"];
     let of = |m: i64, ms| (vec![1024, 512, 2, 8, 1, 2, m], vec!["bfloat16", "power_law_1.2"], ms);
     let rows = vec![of(1, 0.1), of(64, 0.4), of(128, 0.8)];
@@ -273,31 +273,19 @@ fn ranks_share_experts_at_the_tokens_of_all() {
 
 #[test]
 fn experts_come_from_the_version_and_the_routing_of_the_rule() {
-    let with = |intermediate| {
-        let mut shape = shape();
-        shape.layers[0].feed_forward = FeedForward::Experts {
-            total: 8,
-            active: 2,
-            intermediate,
-            shared_intermediate: 0,
-            latent: None,
-            gated: true,
-        };
-        shape
-    };
     let tables = Tables::new();
-    let (_, from) = tables.built(with(512));
+    let (_, from) = tables.built(experts(512));
     assert!(from.notes.iter().any(|n| n == "experts in bfloat16, chosen as power_law_1.2"), "{from:?}");
     // The newest version lacks this width, an older one has it.
-    let (_, from) = tables.built(with(768));
+    let (_, from) = tables.built(experts(768));
     assert!(from.notes.iter().any(|n| n.contains("768 inside") && n.contains("vllm 0.9.0")), "{from:?}");
     // A release takes the version that is not newer, where there is one.
-    let of = |version: &str| KernelsSpec { version: Some(version.into()), ..tables.spec(with(512)) };
+    let of = |version: &str| KernelsSpec { version: Some(version.into()), ..tables.spec(experts(512)) };
     let [old, between, new] = ["0.9.0", "0.19.0", "0.24.1"].map(|v| of(v).build().unwrap());
     let plain = PassShape { requests: 64, batched: 64, context: 0, pairs: 64 };
     assert!(old.pass_s(plain) == between.pass_s(plain) && new.pass_s(plain) < old.pass_s(plain));
     assert!(of("newest").check().unwrap_err().to_string().starts_with("version: newest is no release"));
-    let why = tables.spec(with(640)).check().unwrap_err().to_string();
+    let why = tables.spec(experts(640)).check().unwrap_err().to_string();
     assert!(why.contains("moe/moe of vllm 0.24.0, 0.9.0 on h200_sxm has no experts in bfloat16: 2 of 8"), "{why}");
 }
 
@@ -336,16 +324,8 @@ fn query_heads_that_were_not_measured_are_the_next_more() {
 /// and half as many experts.
 #[test]
 fn experts_by_marlin_take_the_time_of_the_measured_shape() {
-    let mut quantised = shape();
+    let mut quantised = experts(512);
     (quantised.bits.experts, quantised.bits.expert_activations) = (4.25, 16.0);
-    quantised.layers[0].feed_forward = FeedForward::Experts {
-        total: 8,
-        active: 2,
-        intermediate: 512,
-        shared_intermediate: 0,
-        latent: None,
-        gated: true,
-    };
     let names = ["hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "num_tokens"];
     let words = ["moe_dtype", "distribution", "kernel_source"];
     let of = |inner, topk, experts, m: i64, kernel, ms| {
