@@ -152,6 +152,7 @@ mod foresight {
     pub(crate) mod next_prompts;
     pub(crate) mod odds;
     pub(crate) mod options;
+    pub(crate) mod pass_times;
     pub(crate) mod policy;
     pub(crate) mod price;
     pub(crate) mod ranked;

@@ -3,102 +3,10 @@
 
 use crate::definition::PolicyContext;
 use crate::foresight::next_prompts::{Expected, NextPrompts};
+use crate::foresight::pass_times::PassTimes;
 use crate::foresight::trips::Trips;
-use foretoken_sim::{BatchView, Coefficients, DraftAt, Drafting, PassShape, StepOutcome};
+use foretoken_sim::{BatchView, DraftAt, Drafting, StepOutcome};
 use std::collections::VecDeque;
-
-/// Tokens of context in the pass that is timed at start-up to find the cost of one token of context.
-const CONTEXT: u64 = 200_000;
-/// Pass times are measured at start-up and corrected by the times of real steps. The correction is a factor from 1 /
-/// `MOST` to `MOST`.
-const MOST: f64 = 8.0;
-
-/// Estimated pass times of one model, the draft model or the target.
-struct Model {
-    /// Estimated seconds of a pass of this model by its number of batched tokens, without context.
-    by_tokens: Vec<f64>,
-    /// Estimated seconds that each token of context adds to a pass of this model.
-    per_context: f64,
-    /// The correction: real passes take this factor times the time that was measured at start-up.
-    slower: f64,
-}
-
-impl Model {
-    fn measured(most: usize, time: impl Fn(PassShape) -> f64) -> Model {
-        let at = |batched: u64, context: u64| time(PassShape { requests: batched, batched, context, pairs: context });
-        let mut by_tokens: Vec<f64> = (0..most as u64).map(|n| if n == 0 { 0.0 } else { at(n, 0) }).collect();
-        smooth(&mut by_tokens[1..]);
-        Model { by_tokens, per_context: ((at(1, CONTEXT) - at(1, 0)) / CONTEXT as f64).max(0.0), slower: 1.0 }
-    }
-
-    fn linear(most: usize, line: &Coefficients) -> Model {
-        Model::measured(most, |s| line.pass_s(s.context as f64, s.batched as f64))
-    }
-
-    /// Seconds of a pass of this model over `batched` tokens with `context` tokens of context; 0 for a pass without
-    /// tokens.
-    fn pass_s(&self, batched: u64, context: f64) -> f64 {
-        match batched {
-            0 => 0.0,
-            n => {
-                self.slower * (self.by_tokens[(n as usize).min(self.by_tokens.len() - 1)] + self.per_context * context)
-            }
-        }
-    }
-
-    /// Corrects the factor `slower` by the time of a real step: multiplies it by (`took_s` / `predicted_s`)^`weight`.
-    /// `took_s` is the observed time, and `weight` is from 0 to 1. The ratio is first cut to 0.1 to 10. The factor
-    /// stays from 1 / [`MOST`] to [`MOST`]. Does nothing if one of the times is 0.
-    fn correct(&mut self, took_s: f64, predicted_s: f64, weight: f64) {
-        if took_s > 0.0 && predicted_s > 0.0 {
-            let ratio = (took_s / predicted_s).clamp(0.1, 10.0);
-            self.slower = (self.slower * ratio.powf(weight)).clamp(1.0 / MOST, MOST);
-        }
-    }
-}
-
-/// Makes measured times monotone: more tokens never take less time. Times that never fall stay as they are, also where
-/// they are constant and then jump. A fall counts as noise: neighbours are pooled to their mean (isotonic regression),
-/// and the means are joined by straight lines.
-fn smooth(times: &mut [f64]) {
-    // Neighbouring pass times that are replaced by their mean because they fell: (sum of the times, number of times) of
-    // each such group.
-    let mut pools: Vec<(f64, usize)> = Vec::new();
-    for &time in times.iter() {
-        let mut last = (time, 1);
-        while let Some(&before) = pools.last()
-            && before.0 * last.1 as f64 > last.0 * before.1 as f64
-        {
-            last = (before.0 + last.0, before.1 + last.1);
-            pools.pop();
-        }
-        pools.push(last);
-    }
-    if pools.len() == times.len() {
-        return;
-    }
-    let mut start = 0;
-    let middles: Vec<(f64, f64)> = pools
-        .iter()
-        .map(|&(sum, n)| {
-            let middle = start as f64 + (n as f64 - 1.0) / 2.0;
-            start += n;
-            (middle, sum / n as f64)
-        })
-        .collect();
-    let mut next = 0;
-    for (i, time) in times.iter_mut().enumerate() {
-        let at = i as f64;
-        while next < middles.len() && middles[next].0 < at {
-            next += 1;
-        }
-        *time = match (next.checked_sub(1).map(|n| middles[n]), middles.get(next)) {
-            (Some((x, low)), Some(&(y, high))) => low + (high - low) * (at - x) / (y - x),
-            (Some((_, only)), None) | (None, Some(&(_, only))) => only,
-            (None, None) => *time,
-        };
-    }
-}
 
 /// A step that has begun and whose outcome was not observed yet. `prefill` and `context` are the numbers of prompt
 /// tokens and of context tokens of its target pass. `draft_prefill` has the numbers of prompt tokens and of context
@@ -107,6 +15,8 @@ struct Pending {
     step: u64,
     /// Number of decode requests in its first draft pass.
     joins: u64,
+    /// Number of its prompts.
+    prompts: u64,
     prefill: u64,
     draft_prefill: (u64, f64),
     context: f64,
@@ -142,8 +52,8 @@ pub(crate) struct Settings {
 
 /// The policy's estimates of how long the passes of the step in progress take.
 pub(crate) struct Costs {
-    target: Model,
-    draft: Model,
+    target: PassTimes,
+    draft: PassTimes,
     /// True if the engine runs the first draft pass in every step, also if nothing is drafted. One draft token then
     /// costs no further draft pass.
     first_pass_is_free: bool,
@@ -164,12 +74,17 @@ pub(crate) struct Costs {
     plain: (u64, f64),
     ride: (u64, f64),
     decodes: (u64, f64),
+    /// Number of the step's prompts in the target pass (`prompts`) and in the first draft pass (`riders`).
+    prompts: u64,
+    riders: u64,
     /// The decode requests in the first draft pass if nothing is drafted, as (tokens, context). A request that may not
     /// draft is in no draft pass.
     joins: (u64, f64),
     pending: VecDeque<Pending>,
     /// If the next step verifies the draft tokens: how the step before the next outcome's made its draft tokens.
     made: Option<Made>,
+    /// Number of draft tokens that the step's decode requests are charged each in the token budget.
+    charged: u32,
     /// Whether one pass makes all draft tokens.
     parallel: bool,
     /// Number of step outcomes observed so far, which is also the index of the step whose outcome comes next.
@@ -180,13 +95,13 @@ impl Costs {
     /// Builds the tables of pass times: measures them at start-up if `settings.profile` is true, else takes them from
     /// the linear belief (a cost model with a coefficient for context, one for tokens, and a constant).
     pub fn new(context: &PolicyContext, settings: Settings) -> Costs {
-        let most = context.max_num_batched_tokens as usize + 1;
+        let most = (context.max_num_batched_tokens, context.max_num_seqs);
         let (target, draft) = match settings.profile {
             true => (
-                Model::measured(most, |s| context.profile.target_s(s)),
-                Model::measured(most, |s| context.profile.draft_s(s)),
+                PassTimes::measured(most, |s| context.profile.target_s(s)),
+                PassTimes::measured(most, |s| context.profile.draft_s(s)),
             ),
-            false => (Model::linear(most, &context.belief.target), Model::linear(most, &context.belief.draft)),
+            false => (PassTimes::linear(most, &context.belief.target), PassTimes::linear(most, &context.belief.draft)),
         };
         Costs {
             target,
@@ -201,11 +116,14 @@ impl Costs {
             plain: (0, 0.0),
             ride: (0, 0.0),
             decodes: (0, 0.0),
+            prompts: 0,
+            riders: 0,
             joins: (0, 0.0),
             pending: VecDeque::new(),
             made: None,
             parallel: context.belief.drafting == Drafting::Parallel,
             outcomes: 0,
+            charged: 0,
         }
     }
 
@@ -215,17 +133,19 @@ impl Costs {
         self.decodes = (batch.len() as u64, batch.context_sum as f64);
         self.plain = (self.decodes.0 + batch.prefill.tokens, self.decodes.1 + batch.prefill.context as f64);
         self.ride = (batch.draft_prefill.tokens, batch.draft_prefill.context as f64);
+        (self.prompts, self.riders) = (batch.prefill.chunks.into(), batch.draft_prefill.chunks.into());
         self.joins = self.decodes;
         if self.first_pass_is_free {
             let joins = batch.limit.iter().filter(|&&limit| limit > 0).count() as u64;
             self.joins = (joins, self.decodes.1 * joins as f64 / self.decodes.0.max(1) as f64);
         }
-        self.next_prompts.begin(batch, self.budget());
+        self.next_prompts.begin(batch, self.budget(), self.charged.into());
         self.next = self.next_prompts.expected();
         if self.correction > 0.0 {
             self.pending.push_back(Pending {
                 step: batch.step,
                 joins: self.joins.0,
+                prompts: batch.prefill.chunks.into(),
                 prefill: batch.prefill.tokens,
                 draft_prefill: self.ride,
                 context: self.plain.1,
@@ -233,6 +153,11 @@ impl Costs {
                 selected: false,
             });
         }
+    }
+
+    /// Notes how many draft tokens of each request the next step is charged for.
+    pub fn planned(&mut self, length: u32) {
+        self.charged = length;
     }
 
     /// Stores `pass`, the number of the first draft pass of this step after which the policy decides whether to draft
@@ -260,31 +185,49 @@ impl Costs {
     /// decode requests.
     pub fn request_s(&self) -> f64 {
         let (n, context) = self.decodes;
-        (self.target.pass_s(n, context) - self.target.pass_s(1, 0.0)) / n.max(1) as f64
+        (self.target.pass_s(n, n, context) - self.target.pass_s(1, 1, 0.0)) / n.max(1) as f64
     }
 
     /// Seconds of the target pass that verifies `drafts` tokens. If this step verifies them, the pass has this step's
     /// prompts. If the next step verifies them, its prompts are not known. The result is then a mean of the time
     /// without prompts, the time with the usual prompts, and the time in a step that prompts fill, weighted by how
     /// often past steps were such. In a full step a token takes the place of a prompt's token, which a later step
-    /// computes. So it costs its share of a full step.
+    /// computes. So it costs its share of a full step of the target and of the draft model, which runs over the same
+    /// tokens.
     pub fn verify_s(&self, drafts: u64) -> f64 {
         if !self.expects_prompts {
-            return self.target.pass_s(self.plain.0 + drafts, self.plain.1);
+            let requests = self.decodes.0 + self.prompts;
+            return self.target.pass_s(requests, self.plain.0 + drafts, self.plain.1)
+                + self.follow_s(drafts, self.plain.0 - self.decodes.0);
         }
         let Expected { with, full, tokens } = self.next;
-        let time = |prompts: u64| self.target.pass_s(self.decodes.0 + drafts + prompts, self.decodes.1);
+        let n = self.decodes.0;
+        let time =
+            |prompts: u64| self.target.pass_s(n, n + drafts + prompts, self.decodes.1) + self.follow_s(drafts, prompts);
         if with == 0.0 {
             return time(0);
         }
-        let share_s = self.target.pass_s(self.budget(), 0.0) / self.budget() as f64;
+        let draft_s = if self.parallel { 0.0 } else { self.draft.pass_s(1, self.budget(), 0.0) };
+        let pass_s = self.target.pass_s(1, self.budget(), 0.0) + draft_s;
+        let share_s = pass_s / self.budget() as f64;
         let filled = share_s * (self.decodes.0 + drafts + tokens) as f64;
         full * filled + (with - full) * time(tokens) + (1.0 - with) * time(0)
     }
 
     /// Seconds of the target pass that verifies `drafts` tokens in a step without prompts.
     pub fn verify_alone_s(&self, drafts: u64) -> f64 {
-        self.target.pass_s(self.decodes.0 + drafts, self.decodes.1)
+        self.target.pass_s(self.decodes.0, self.decodes.0 + drafts, self.decodes.1) + self.follow_s(drafts, 0)
+    }
+
+    /// Seconds by which `drafts` verified tokens make the draft pass behind their step longer: where drafts are made
+    /// behind a step, its first draft pass runs over all tokens of the step, the rejected ones too. A block drafter
+    /// only writes their KV.
+    fn follow_s(&self, drafts: u64, prompts: u64) -> f64 {
+        if !self.first_pass_is_free || self.parallel {
+            return 0.0;
+        }
+        let pass_s = |drafts| self.draft.pass_s(self.joins.0, self.joins.0 + drafts + prompts, self.joins.1);
+        pass_s(drafts) - pass_s(0)
     }
 
     /// Most tokens of a step.
@@ -297,16 +240,19 @@ impl Costs {
     pub fn alone_s(&self, drafts: u32) -> f64 {
         let (drafts, context) = (u64::from(drafts), self.decodes.1 / self.decodes.0.max(1) as f64);
         let draft_s = match self.parallel {
-            true => self.draft.pass_s(drafts, context),
-            false => drafts as f64 * self.draft.pass_s(1, context),
+            true => self.draft.pass_s(1, drafts, context),
+            false if drafts > 0 && self.first_pass_is_free => {
+                (drafts - 1) as f64 * self.draft.pass_s(1, 1, context) + self.draft.pass_s(1, drafts + 1, context)
+            }
+            false => drafts as f64 * self.draft.pass_s(1, 1, context),
         };
-        draft_s + self.target.pass_s(drafts + 1, context)
+        draft_s + self.target.pass_s(1, drafts + 1, context)
     }
 
     /// Seconds that the draft model takes for `tokens` prompt tokens, in passes that run anyway or are full of them.
     pub fn draft_prompt_s(&self, tokens: u32) -> f64 {
         let most = self.draft.by_tokens.len() as u64 - 1;
-        let each = (self.draft.pass_s(most, 0.0) - self.draft.pass_s(1, 0.0)) / (most - 1).max(1) as f64;
+        let each = (self.draft.pass_s(1, most, 0.0) - self.draft.pass_s(1, 1, 0.0)) / (most - 1).max(1) as f64;
         f64::from(tokens) * each
             + self.draft.per_context * self.draft.slower * f64::from(tokens).powi(2) / (2.0 * most as f64)
     }
@@ -315,15 +261,21 @@ impl Costs {
     /// the engine runs this pass in every step.
     pub fn idle_s(&self) -> f64 {
         match self.first_pass_is_free {
-            true => self.draft.pass_s(self.joins.0 + self.ride.0, self.joins.1 + self.ride.1),
-            false => self.draft.pass_s(self.ride.0, self.ride.1),
+            true => self.first_pass_s(self.joins.0, self.joins.0, self.joins.1),
+            false => self.first_pass_s(0, 0, 0.0),
         }
     }
 
     /// Seconds of the first draft pass in a step that drafts nothing and has no prompts: 0 unless the engine runs this
     /// pass in every step.
     pub fn idle_alone_s(&self) -> f64 {
-        if self.first_pass_is_free { self.draft.pass_s(self.joins.0, self.joins.1) } else { 0.0 }
+        if self.first_pass_is_free { self.draft.pass_s(self.joins.0, self.joins.0, self.joins.1) } else { 0.0 }
+    }
+
+    /// Seconds of the first draft pass, over `tokens` tokens of `requests` requests with this context and over the
+    /// step's prompts.
+    fn first_pass_s(&self, requests: u64, tokens: u64, context: f64) -> f64 {
+        self.draft.pass_s(requests + self.riders, tokens + self.ride.0, context + self.ride.1)
     }
 
     /// Seconds of the draft pass at `depth` (from 1) over `m` requests. The pass at depth 1 also has the step's prompts
@@ -334,9 +286,9 @@ impl Costs {
         match depth {
             1 => {
                 let gap: u64 = batch.draft_gap.iter().map(|&gap| u64::from(gap)).sum();
-                self.draft.pass_s(u64::from(m) + gap + self.ride.0, context + self.ride.1)
+                self.first_pass_s(m.into(), u64::from(m) + gap, context)
             }
-            _ => self.draft.pass_s(m.into(), context),
+            _ => self.draft.pass_s(m.into(), m.into(), context),
         }
     }
 
@@ -345,7 +297,7 @@ impl Costs {
     /// a single pass.
     pub fn draft_s(&self, batch: &BatchView, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
         match parallel {
-            true => self.draft.pass_s(drafts + self.ride.0, self.decodes.1 + self.ride.1),
+            true => self.first_pass_s(self.decodes.0, drafts, self.decodes.1),
             false => before + self.draft_pass_s(batch, depth, m),
         }
     }
@@ -355,8 +307,10 @@ impl Costs {
     pub fn draft_alone_s(&self, depth: u32, m: u32, drafts: u64, before: f64, parallel: bool) -> f64 {
         let share = f64::from(m) / self.decodes.0.max(1) as f64;
         match parallel {
-            true => self.draft.pass_s(drafts, self.decodes.1),
-            false => before + self.draft.pass_s(m.into(), share * self.decodes.1 + f64::from(m * (depth - 1))),
+            true => self.draft.pass_s(self.decodes.0, drafts, self.decodes.1),
+            false => {
+                before + self.draft.pass_s(m.into(), m.into(), share * self.decodes.1 + f64::from(m * (depth - 1)))
+            }
         }
     }
 
@@ -371,7 +325,8 @@ impl Costs {
         let Some(pending) = self.pending.pop_front_if(|p| p.step == step) else { return };
         let n = outcome.ids.len() as u64;
         let verified: u64 = outcome.verified.iter().map(|&v| u64::from(v)).sum();
-        let predicted = self.target.pass_s(n + verified + pending.prefill, pending.context);
+        let tokens = n + verified + pending.prefill;
+        let predicted = self.target.pass_s(n + pending.prompts, tokens, pending.context);
         self.target.correct(outcome.verify_time.as_s(), predicted, self.correction);
         let own = Made {
             step,
@@ -389,15 +344,15 @@ impl Costs {
         let passes = outcome.drafts.passes;
         if (passes > 1 || passes == 1 && made.selected) && !made.prompts {
             let drafted: u64 = outcome.drafted.iter().map(|&d| u64::from(d)).sum();
-            let first = match (self.parallel, self.first_pass_is_free) {
-                (true, _) => drafted,
-                (false, true) => made.joins + verified,
-                (false, false) => n,
+            let (requests, first) = match (self.parallel, self.first_pass_is_free) {
+                (true, _) => (n, drafted),
+                (false, true) => (made.joins, made.joins + verified),
+                (false, false) => (n, n),
             };
-            let mut predicted = self.draft.pass_s(first, pending.context);
+            let mut predicted = self.draft.pass_s(requests, first, pending.context);
             for depth in 2..=if self.parallel { 1 } else { passes } {
                 let m = outcome.drafted.iter().filter(|&&d| d >= depth).count() as u64;
-                predicted += self.draft.pass_s(m, pending.context * m as f64 / n.max(1) as f64);
+                predicted += self.draft.pass_s(m, m, pending.context * m as f64 / n.max(1) as f64);
             }
             // The measured draft time does not separate passes from the decisions after them (whether to draft on). If
             // the step had a decision, the time above the estimate does not say that passes are slower.
@@ -415,24 +370,5 @@ impl Costs {
     #[cfg(test)]
     pub fn slower(&self) -> (f64, f64) {
         (self.target.slower, self.draft.slower)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rising_times_stay_and_noise_is_pooled() {
-        let mut stairs = vec![1.0, 1.0, 2.0, 2.0, 2.0, 5.0];
-        smooth(&mut stairs);
-        assert_eq!(stairs, [1.0, 1.0, 2.0, 2.0, 2.0, 5.0]);
-        let luck = foretoken_sim::Luck::new(1, foretoken_sim::Stream::Policy, 0);
-        let truth = |n: usize| 8e-3 + 60e-6 * n as f64;
-        let mut noisy: Vec<f64> = (0..2000).map(|n| truth(n) * (0.9 + 0.2 * luck.unit(n as u64))).collect();
-        smooth(&mut noisy);
-        assert!(noisy.windows(2).all(|w| w[0] <= w[1]));
-        let worst = (20..1980).map(|n| (noisy[n] / truth(n) - 1.0).abs()).fold(0.0, f64::max);
-        assert!(worst < 0.06, "{worst}");
     }
 }

@@ -6,7 +6,7 @@ use foretoken_sim::BatchView;
 /// steps are multiplied by this factor.
 const KEEP: f64 = 0.99;
 
-/// A step counts as full if its prompts and decode requests, without draft tokens, are this share of the token budget.
+/// A step counts as full if its prompts, decode requests and draft tokens are this share of the token budget.
 const FULL: f64 = 0.8;
 
 /// Predicts the prompt tokens of the next step by averages over past steps. One average is for steps before which a
@@ -43,11 +43,11 @@ pub(crate) struct Expected {
 }
 
 impl NextPrompts {
-    /// Adds the prompt tokens of a step, which may have `budget` tokens. Stores in `awaited` whether a prompt is
-    /// unfinished or waits after the step.
-    pub fn begin(&mut self, batch: &BatchView, budget: u64) {
+    /// Adds the prompt tokens of a step, which may have `budget` tokens and is charged `charged` draft tokens for each
+    /// decode request. Stores in `awaited` whether a prompt is unfinished or waits after the step.
+    pub fn begin(&mut self, batch: &BatchView, budget: u64, charged: u64) {
         let prompts = batch.prefill.tokens;
-        let full = prompts > 0 && (prompts + batch.len() as u64) as f64 >= FULL * budget as f64;
+        let full = prompts > 0 && (prompts + batch.len() as u64 * (1 + charged)) as f64 >= FULL * budget as f64;
         let seen = &mut self.seen[usize::from(self.awaited)];
         let add = |known: &mut f64, now: f64| *known = *known * KEEP + now;
         add(&mut seen.all, 1.0);
@@ -63,6 +63,27 @@ impl NextPrompts {
         match with > 0.0 {
             true => Expected { with: with / all, full: full / all, tokens: (tokens / with) as u64 },
             false => Expected::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Batch;
+
+    /// 16 requests decode with 4 draft tokens each beside 1,600 prompt tokens: the draft tokens fill the step, so that
+    /// a further one would take the place of a prompt token.
+    #[test]
+    fn draft_tokens_fill_a_step_too() {
+        let batch = Batch::new(&[100; 16], &[8; 16]);
+        let prefill = foretoken_sim::ChunkTotals { chunks: 2, tokens: 1600, context: 0, pairs: 0 };
+        let view = BatchView { prefill, num_running: 18, num_waiting: 3, ..batch.view() };
+        for (charged, full) in [(0, 0.0), (4, 1.0)] {
+            let mut prompts = NextPrompts::default();
+            (0..5).for_each(|_| prompts.begin(&view, 2048, charged));
+            let expected = prompts.expected();
+            assert_eq!((expected.with, expected.full, expected.tokens), (1.0, full, 1600));
         }
     }
 }

@@ -19,7 +19,8 @@
 //!    drafts all it may, and the policy computes on its confidences what each way of deciding would have earned.
 //! 6. **The door** (`door.rs`): a request whose prompt costs the draft model more time than drafting can save it is
 //!    never drafted for.
-//! 7. **Costs** (`cost.rs`): pass times measured at start-up, corrected slowly by the times of real steps.
+//! 7. **Costs** (`cost.rs`, `pass_times.rs`): pass times by requests and tokens, measured at start-up and corrected
+//!    slowly by the times of real steps.
 //! 8. **The next step's prompts** (`next_prompts.rs`): if the next step verifies the draft tokens, its prompts are
 //!    not known yet. The cost of a token is then an average over the prompts that usually come.
 //! 9. **A backlog of prompts** (`price.rs`): if requests wait because prompts fill the steps, a token starts no
@@ -379,6 +380,7 @@ impl SpecPolicy for Running {
             _ => self.planned,
         };
         plan.fill(length);
+        self.costs.planned(length);
         if length == 0 {
             self.steps_without_drafts += 1;
             plan.fill(u32::from(self.steps_without_drafts.is_multiple_of(self.params.probe_every)));

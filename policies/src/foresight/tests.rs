@@ -4,7 +4,7 @@
 use super::*;
 use crate::foresight::ranked::Ranked;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, outcome};
-use foretoken_sim::{ChunkTotals, Time};
+use foretoken_sim::{ChunkTotals, Coefficients, Time};
 
 fn running(params: Foresight, context: &PolicyContext) -> Running {
     Running::new(params, context)
@@ -49,7 +49,7 @@ fn the_next_step_is_expected_to_have_the_usual_prompts() {
 }
 
 /// Prompts fill every step, so a draft token takes the place of a prompt's token, which a later step computes. It costs
-/// its share of a full step, which is more than the time by which a pass grows with it.
+/// its share of a full step of both models, which is more than the time by which a pass grows with it.
 #[test]
 fn in_a_full_step_a_draft_token_costs_its_share() {
     let behind = PolicyContext { draft_at: foretoken_sim::DraftAt::StepEnd, ..CONTEXT };
@@ -62,7 +62,8 @@ fn in_a_full_step_a_draft_token_costs_its_share() {
         costs.begin(&BatchView { num_running: 9, num_waiting: 1, ..full.view() });
     }
     let each = (costs.verify_s(16) - costs.verify_s(8)) / 8.0;
-    let share = BELIEF.target.gamma_s + BELIEF.target.delta_s / budget as f64;
+    let share_of = |model: Coefficients| model.gamma_s + model.delta_s / budget as f64;
+    let share = share_of(BELIEF.target) + share_of(BELIEF.draft);
     assert!((each / share - 1.0).abs() < 1e-6, "{each} {share}");
     assert!(each > BELIEF.target.gamma_s, "{each}");
 }
@@ -372,4 +373,19 @@ fn bad_settings_are_named() {
     assert_eq!(bad(without_price), Err("lateness"));
     assert_eq!(bad(Foresight { probe_every: 0, ..Foresight::default() }), Err("probe_every"));
     assert_eq!(bad(Foresight::default()), Ok(()));
+}
+
+/// Behind a step, the first draft pass runs over the tokens that the step verified. So a verified token costs time of
+/// the draft model, too; at the start of a step it does not.
+#[test]
+fn a_verified_token_costs_the_draft_model_time_behind_a_step() {
+    let cost_of_one = |draft_at| {
+        let mut costs = Costs::new(&PolicyContext { draft_at, ..CONTEXT }, Foresight::default().costs());
+        let batch = Batch::new(&[100; 4], &[8; 4]);
+        costs.begin(&batch.view());
+        costs.verify_s(5) - costs.verify_s(4)
+    };
+    let (draft_s, target_s) = (BELIEF.draft.gamma_s, BELIEF.target.gamma_s);
+    assert!((cost_of_one(foretoken_sim::DraftAt::StepStart) - target_s).abs() < 1e-12);
+    assert!((cost_of_one(foretoken_sim::DraftAt::StepEnd) - target_s - draft_s).abs() < 1e-12);
 }
