@@ -45,8 +45,8 @@ impl Flag {
     }
 }
 
-/// The flags that matter, then those of the texts `others`, which do not: `NAME` is a switch, `NAME=` has a value, and
-/// words up to the next flag follow `NAME+`.
+/// The flags that matter, then the flags of the texts `others`, which do not: `NAME` is a switch, `NAME=` has a value,
+/// and words up to the next flag follow `NAME+`.
 pub fn table(matter: &[Flag], others: &[&'static str]) -> Vec<Flag> {
     let other = |word: &'static str| {
         let (names, kind) = match (word.strip_suffix('='), word.strip_suffix('+')) {
