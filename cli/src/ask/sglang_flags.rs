@@ -9,7 +9,6 @@ const MEASURE: &str = "leave it out to ask about a server without it, or measure
 const SPLIT: &str = "leave it out to ask about a server that does both; `foretoken fleet` splits prompts from outputs \
                      (docs/fleet.md)";
 
-/// SGLang's flags.
 pub static FLAGS: LazyLock<Vec<Flag>> = LazyLock::new(|| table(MATTER, OTHERS));
 
 const MATTER: &[Flag] = &[

@@ -9,7 +9,6 @@ const SPLIT: &str = "leave it out to ask about this server alone; `foretoken fle
                      (docs/fleet.md)";
 const BLOCKS: &str = "give --num-gpu-blocks-override, the number of blocks that the server logs";
 
-/// vLLM's flags.
 pub static FLAGS: LazyLock<Vec<Flag>> = LazyLock::new(|| table(MATTER, OTHERS));
 
 const MATTER: &[Flag] = &[
