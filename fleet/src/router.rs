@@ -13,11 +13,11 @@ pub trait Router {
     fn first_token(&mut self, _id: RequestId, _replica: usize, _at: Time) {}
 
     /// Called when a replica has joined the fleet; its index is larger than all others. Only called for routers that
-    /// [scale](RouterDefinition::scales).
+    /// [scale](About::scales).
     fn joined(&mut self) {}
 
     /// Called when the replica with this index has left the fleet. All larger indices of replicas fall by one. Only
-    /// called for routers that [scale](RouterDefinition::scales).
+    /// called for routers that [scale](About::scales).
     fn left(&mut self, _replica: usize) {}
 
     /// Called after a request has finished or was rejected. Routers that [need](Needs) neither ends nor first tokens
@@ -96,37 +96,30 @@ pub struct RouterContext<'a> {
     pub true_steps: &'a [u32],
 }
 
-/// Describes a router and builds it; implemented by the router's settings.
-pub trait RouterDefinition {
+/// What a router says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About {
     /// One sentence on how the router chooses.
-    fn summary(&self) -> &'static str;
-
+    pub summary: &'static str,
     /// The program or publication from which the routing rule is taken.
-    fn source(&self) -> &'static str;
-
+    pub source: &'static str,
     /// The information that the router uses.
-    fn needs(&self) -> Needs;
-
+    pub needs: Needs,
     /// The load signals of the original program: how often it queries the replicas' loads, and how late the answers
     /// arrive.
-    fn usual_signals(&self) -> Signals {
-        Signals::default()
-    }
-
+    pub usual_signals: Signals,
     /// Does the router use prefixes that requests share?
-    fn reads_prefixes(&self) -> bool {
-        false
-    }
-
+    pub reads_prefixes: bool,
     /// Does the router use what no real router could know, such as a request's true number of steps?
-    fn sees_hidden_truth(&self) -> bool {
-        false
-    }
-
+    pub sees_hidden_truth: bool,
     /// Can replicas join and leave while the router runs?
-    fn scales(&self) -> bool {
-        false
-    }
+    pub scales: bool,
+}
+
+/// Describes a router and builds it; implemented by the router's settings.
+pub trait RouterDefinition {
+    /// What the router says of itself.
+    fn about(&self) -> About;
 
     /// Checks the settings of the router.
     ///

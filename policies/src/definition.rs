@@ -98,6 +98,19 @@ pub struct BadParameter {
     pub why: String,
 }
 
+/// Texts for readers about a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// What the policy does, in one line.
+    pub summary: &'static str,
+    /// Where it is from: paper and section, or engine and file.
+    pub source: &'static str,
+    /// What it sees when it decides (docs/model.md 8).
+    pub sees: &'static str,
+    /// How it differs from the published artefact, and why.
+    pub differences: &'static str,
+}
+
 /// What a policy says about itself. The type of its parameters implements this trait. Several presets (policies with
 /// default settings under a name) may share the type.
 pub trait Definition {
@@ -107,23 +120,14 @@ pub trait Definition {
         None
     }
 
-    /// A text for readers that says what the policy does, in one line.
-    fn summary(&self) -> &'static str;
+    /// What the policy says to readers about itself.
+    fn about(&self) -> About;
 
     /// What the preset `name` of the policy (default settings under a name) does, in one line. It differs from
-    /// [`summary`](Definition::summary) only where two presets have the same parameters.
+    /// [`About::summary`] only where two presets have the same parameters.
     fn summary_of(&self, _name: &str) -> &'static str {
-        self.summary()
+        self.about().summary
     }
-
-    /// A text for readers that says where the policy is from: paper and section, or engine and file.
-    fn source(&self) -> &'static str;
-
-    /// A text for readers that says what the policy sees when it decides (docs/model.md 8).
-    fn sees(&self) -> &'static str;
-
-    /// A text for readers that says how the policy differs from the published artefact, and why.
-    fn differences(&self) -> &'static str;
 
     /// Colour, dash and marker in figures: `usual`, from the table of policies, unless the policy's settings choose
     /// another.

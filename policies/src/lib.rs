@@ -329,7 +329,7 @@ pub use bounds::price::Price;
 pub use bounds::true_beliefs::Right;
 pub use confidence::hf_dynamic::Schedule;
 pub use confidence::threshold::{Cost, Scope};
-pub use definition::{BadParameter, Beliefs, Check, Definition, PolicyContext, Told, Truths};
+pub use definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext, Told, Truths};
 pub use foresight::settings::PriceOfTime;
 pub use goodput::smartspec_dsd::Proposer;
 pub use goodput::turbospec_cost::Coefficients as TurbospecCoefficients;

@@ -172,7 +172,7 @@ pub(crate) fn all() -> impl Iterator<Item = Registered> {
 
 /// The JSON schemas of all registered policies, each `{ name = { settings } }`.
 pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
-    let one = |entry: &Entry| registry::named(entry.name, entry.preset.summary(), (entry.schema)(generator));
+    let one = |entry: &Entry| registry::named(entry.name, entry.preset.about().summary, (entry.schema)(generator));
     entries().into_iter().map(one).collect()
 }
 

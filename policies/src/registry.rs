@@ -237,7 +237,7 @@ impl PolicySpec {
 
     /// Paper and section, or engine and file, that the policy is taken from.
     pub fn source(&self) -> &'static str {
-        self.definition().source()
+        self.definition().about().source
     }
 
     /// The policy's colour in figures.

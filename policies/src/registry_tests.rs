@@ -95,7 +95,7 @@ fn names_and_defaults_are_one_table() {
     assert_eq!(seers, [&bounds[..], &wrappers].concat());
     for policy in PolicySpec::all() {
         assert!(policy.check().is_ok() && !policy.summary().is_empty() && !policy.source().is_empty());
-        assert!(!policy.definition().sees().is_empty() && !policy.definition().differences().is_empty());
+        assert!(!policy.definition().about().sees.is_empty() && !policy.definition().about().differences.is_empty());
         // `{ name = {} }` gives the default settings, and a policy that was written is read back unchanged.
         let empty = format!("{{\"{}\":{{}}}}", policy.name());
         assert_eq!(serde_json::from_str::<PolicySpec>(&empty).expect("all defaults"), policy);

@@ -2,7 +2,8 @@
 //! refused. Everything is in one test, because a registration lasts as long as the process.
 
 use foretoken_policies::{
-    BadName, BadParameter, Belief, CannotRegister, Check, Definition, Fixed, Look, PolicyContext, PolicySpec, register,
+    About, BadName, BadParameter, Belief, CannotRegister, Check, Definition, Fixed, Look, PolicyContext, PolicySpec,
+    register,
 };
 use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftLimits, DraftPlan, Drafting, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
@@ -25,20 +26,13 @@ impl Default for Seesaw {
 }
 
 impl Definition for Seesaw {
-    fn summary(&self) -> &'static str {
-        "drafts k and a share of it in turns"
-    }
-
-    fn source(&self) -> &'static str {
-        "a test"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the index of the step"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts k and a share of it in turns",
+            source: "a test",
+            sees: "the index of the step",
+            differences: "none",
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -72,20 +66,8 @@ impl SpecPolicy for Running {
 struct Bare(u32);
 
 impl Definition for Bare {
-    fn summary(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn source(&self) -> &'static str {
-        "a test"
-    }
-
-    fn sees(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none"
+    fn about(&self) -> About {
+        About { summary: "nothing", source: "a test", sees: "nothing", differences: "none" }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -4,7 +4,7 @@
 
 use crate::hooks::{Running, throw};
 use crate::passes::{self, PassTimes};
-use foretoken_policies::{BadParameter, Belief, Definition, PolicyContext, register_again};
+use foretoken_policies::{About, BadParameter, Belief, Definition, PolicyContext, register_again};
 use foretoken_sim::{Coefficients, Speculation};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -68,20 +68,13 @@ impl Outside {
 }
 
 impl Definition for Outside {
-    fn summary(&self) -> &'static str {
-        self.description().summary
-    }
-
-    fn source(&self) -> &'static str {
-        self.description().source
-    }
-
-    fn sees(&self) -> &'static str {
-        "what a server sees"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none"
+    fn about(&self) -> About {
+        About {
+            summary: self.description().summary,
+            source: self.description().source,
+            sees: "what a server sees",
+            differences: "none",
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

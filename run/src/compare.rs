@@ -39,7 +39,6 @@ pub struct Comparison {
     pub name: String,
     /// Where the numbers come from: simulated, measured on a device, or observed on a server.
     pub source: String,
-    /// The version of Foretoken that made the comparison.
     pub version: String,
     /// The seeds; each policy has one run per seed.
     pub seeds: Vec<u64>,
@@ -75,7 +74,6 @@ pub struct VariantResult {
     pub sweep: Vec<Choice>,
     /// Number of requests that arrived in one policy's run, summed over seeds.
     pub requests: u64,
-    /// Number of requests that arrived with each seed.
     pub requests_by_seed: Vec<u64>,
     /// The load of plain decoding's run, mean over seeds; absent if all requests came at once.
     #[serde(skip_serializing_if = "Option::is_none")]

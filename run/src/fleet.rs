@@ -65,7 +65,7 @@ impl Replicas {
         }
         let size = |kind: usize| own.get(&kind).unwrap_or(server).plain.block_size;
         let other = (1..kinds.len()).find(|&kind| size(kind) != size(0));
-        if let Some(other) = other.filter(|_| spec.router.definition().reads_prefixes()) {
+        if let Some(other) = other.filter(|_| spec.router.definition().about().reads_prefixes) {
             let (router, first, other) = (spec.router.name(), size(0), size(other));
             let message = format!(
                 "the router {router} compares prefixes in KV blocks, and the replicas have blocks of {first} and {other} tokens"

@@ -8,7 +8,6 @@ use foretoken_run::spec::problem::Result;
 use foretoken_servers::calibrate::recommend::Engine;
 use foretoken_sim::DraftMethod;
 
-/// What a pass of a drafter costs.
 #[derive(Clone, Debug)]
 pub enum Cost {
     /// A model, which runs on the target's GPUs: the value of `roofline.model`.

@@ -30,31 +30,46 @@ pub enum Matters {
     },
 }
 
-/// A flag of an engine: its names without dashes (the first is the usual one), what follows it, and what the answer
-/// makes of it.
-#[derive(Debug)]
+/// A flag of an engine: its names without dashes and with `|` between them (the first is the usual one), what follows
+/// it, and what the answer makes of it.
+#[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    pub names: &'static [&'static str],
-    pub kind: Kind,
-    pub matters: Matters,
+    names: &'static str,
+    kind: Kind,
+    matters: Matters,
 }
 
-pub const fn used(names: &'static [&'static str], kind: Kind) -> Flag {
+impl Flag {
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.names.split('|')
+    }
+}
+
+/// The flags that matter, then the flags of the texts `others`, which do not: `NAME` is a switch, `NAME=` has a value,
+/// and words up to the next flag follow `NAME+`.
+pub fn table(matter: &[Flag], others: &[&'static str]) -> Vec<Flag> {
+    let other = |word: &'static str| {
+        let (names, kind) = match (word.strip_suffix('='), word.strip_suffix('+')) {
+            (Some(names), _) => (names, Kind::Value),
+            (_, Some(names)) => (names, Kind::Words),
+            (None, None) => (word, Kind::Switch),
+        };
+        Flag { names, kind, matters: Matters::Not }
+    };
+    matter.iter().copied().chain(others.iter().flat_map(|text| text.split_whitespace()).map(other)).collect()
+}
+
+pub const fn used(names: &'static str, kind: Kind) -> Flag {
     Flag { names, kind, matters: Matters::Used }
 }
 
-/// A flag that does not matter for the answer.
-pub const fn other(names: &'static [&'static str], kind: Kind) -> Flag {
-    Flag { names, kind, matters: Matters::Not }
-}
-
-pub const fn assumed(names: &'static [&'static str], kind: Kind, why: &'static str) -> Flag {
+pub const fn assumed(names: &'static str, kind: Kind, why: &'static str) -> Flag {
     Flag { names, kind, matters: Matters::Assumed(why) }
 }
 
 /// A flag for what is not simulated. With one of the values `unless` it asks for nothing.
 pub const fn refused(
-    names: &'static [&'static str],
+    names: &'static str,
     kind: Kind,
     unless: &'static [&'static str],
     what: &'static str,
@@ -151,7 +166,7 @@ pub fn read(line: &Line, words: &[Word], tables: &[Flag], skip_unknown: bool) ->
         let text = value.as_ref().map_or("", |v| v.text.as_str());
         match flag.matters {
             Matters::Used => flags.given.push(Given {
-                name: flag.names[0],
+                name: flag.names().next().expect("a flag has a name"),
                 part,
                 value: value.filter(|_| flag.kind != Kind::Switch),
                 on,
@@ -183,7 +198,7 @@ enum Named<'t> {
 /// The flag with the name `head`, which is written `written`. As in argparse, the beginning of a long flag is enough if
 /// only one flag begins so.
 fn named<'t>(tables: &'t [Flag], written: &str, head: &str) -> Named<'t> {
-    let find = |name: &str| tables.iter().find(|f| f.names.contains(&name));
+    let find = |name: &str| tables.iter().find(|f| f.names().any(|n| n == name));
     let is_switch = |f: &&Flag| f.kind == Kind::Switch;
     if let Some(flag) = find(head) {
         return Named::Flag(flag, true);
@@ -196,14 +211,12 @@ fn named<'t>(tables: &'t [Flag], written: &str, head: &str) -> Named<'t> {
     if !written.starts_with("--") || start.is_empty() {
         return Named::Unknown;
     }
-    let begins = |f: &&Flag| f.names.iter().any(|name| name.starts_with(start));
+    let begins = |f: &&Flag| f.names().any(|name| name.starts_with(start));
     let found: Vec<&Flag> = tables.iter().filter(begins).filter(|f| off.is_none() || is_switch(f)).collect();
     match found[..] {
         [] => Named::Unknown,
         [flag] => Named::Flag(flag, off.is_none()),
-        _ => {
-            Named::Several(found.iter().flat_map(|f| f.names.iter().copied().find(|n| n.starts_with(start))).collect())
-        }
+        _ => Named::Several(found.iter().flat_map(|f| f.names().find(|n| n.starts_with(start))).collect()),
     }
 }
 
@@ -222,7 +235,7 @@ fn ambiguous(line: &Line, word: &Word, names: &[&str]) -> Box<Problem> {
 }
 
 fn unknown(line: &Line, word: &Word, head: &str, tables: &[Flag]) -> Box<Problem> {
-    let near = nearest(head, tables.iter().flat_map(|f| f.names.iter().copied()));
+    let near = nearest(head, tables.iter().flat_map(|f| f.names()));
     let near = near.map_or(String::new(), |near| format!("did you mean --{near}? "));
     let written = word.text.split('=').next().unwrap_or_default();
     line.wrong(&name_in(word), format!("{written} is not known"))
@@ -273,8 +286,8 @@ mod tests {
     /// A flag that stands twice in an engine's table would be read by its first entry alone.
     #[test]
     fn no_two_flags_of_an_engine_have_one_name() {
-        for table in [super::super::vllm_flags::FLAGS, super::super::sglang_flags::FLAGS] {
-            let mut names: Vec<&str> = table.iter().flat_map(|f| f.names.iter().copied()).collect();
+        for table in [&*super::super::vllm_flags::FLAGS, &*super::super::sglang_flags::FLAGS] {
+            let mut names: Vec<&str> = table.iter().flat_map(|f| f.names()).collect();
             let all = names.len();
             names.sort_unstable();
             names.dedup();
@@ -282,20 +295,18 @@ mod tests {
         }
     }
 
-    const TABLE: [Flag; 8] = [
-        used(&["max-num-seqs"], Kind::Value),
-        used(&["max-num-batched-tokens"], Kind::Value),
-        used(&["enable-prefix-caching"], Kind::Switch),
-        other(&["port", "p"], Kind::Value),
-        other(&["names"], Kind::Words),
-        assumed(&["enable-lora"], Kind::Switch, "adapters take no time"),
-        refused(&["cpu-offload-gb"], Kind::Value, &["0"], "offloading is not simulated", "leave it out"),
-        refused(&["enable-tiers"], Kind::Switch, &[], "tiers are not simulated", "leave it out"),
+    const MATTER: [Flag; 6] = [
+        used("max-num-seqs", Kind::Value),
+        used("max-num-batched-tokens", Kind::Value),
+        used("enable-prefix-caching", Kind::Switch),
+        assumed("enable-lora", Kind::Switch, "adapters take no time"),
+        refused("cpu-offload-gb", Kind::Value, &["0"], "offloading is not simulated", "leave it out"),
+        refused("enable-tiers", Kind::Switch, &[], "tiers are not simulated", "leave it out"),
     ];
 
     fn read_line(text: &str, skip: bool) -> Result<Flags> {
         let line = line::read(text).unwrap();
-        read(&line, &line.words, &TABLE, skip)
+        read(&line, &line.words, &table(&MATTER, &["port|p=", "names+"]), skip)
     }
 
     #[test]

@@ -12,7 +12,6 @@ pub enum Load {
     Clients(u32),
     /// Requests a second.
     Rate(f64),
-    /// A log of requests.
     Log(PathBuf),
 }
 
@@ -68,7 +67,6 @@ pub struct Asked {
     most: Option<f64>,
 }
 
-/// The load that the options ask about.
 pub fn read(said: &Said) -> Result<Asked> {
     let shown = |x: Option<f64>| x.map(|x| x.to_string());
     let log = said.log.as_ref().map(|path| path.display().to_string());

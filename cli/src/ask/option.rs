@@ -2,7 +2,6 @@
 
 use foretoken_run::spec::problem::Problem;
 
-/// An error about the value `given` of the option `name`.
 pub fn wrong(name: &str, given: &str, message: impl Into<String>) -> Box<Problem> {
     let text = format!("{name} {given}");
     Problem::bad_input(message).at("the options", &text, name.len() + 1..text.len())

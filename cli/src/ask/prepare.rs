@@ -212,7 +212,6 @@ fn none_yet(
     Ok(Speculation { method, drafter: None, k: k.unwrap_or(0), table: vec![], at })
 }
 
-/// What the server runs now.
 fn now(server: &Server) -> Now {
     if let Some(policy) = &server.adaptive {
         // Another setting of the same policy may be advised.

@@ -17,7 +17,6 @@ pub struct Served {
     pub k: Option<u32>,
     /// Its acceptance as `--accept` takes it.
     pub accept: Counted<String>,
-    /// Its clients now.
     pub clients: Counted<u32>,
     /// Mean tokens of prompts and answers.
     pub means: Counted<(f64, f64)>,

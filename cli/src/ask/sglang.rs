@@ -17,9 +17,8 @@ const ORDERS: [&str; 6] = ["fcfs", "lpm", "dfs-weight", "lof", "hrrn", "shortest
 const EVICTIONS: [&str; 8] = ["lru", "mru", "lfu", "slru", "tlru", "fifo", "filo", "priority"];
 const RETRACTIONS: [&str; 2] = ["length", "priority"];
 
-/// The server that SGLang starts with these words.
 pub fn server(line: &Line, words: &[Word], skip_unknown: bool) -> Result<Server> {
-    let flags = flags::read(line, words, FLAGS, skip_unknown)?;
+    let flags = flags::read(line, words, &FLAGS, skip_unknown)?;
     let named = flags.given.iter().rev().find(|g| g.name == "model-path").and_then(|g| g.value.clone());
     let Some(model) = named.or_else(|| flags.others.first().cloned()) else {
         let at = line.words.last().map_or(0..0, |w| w.span.clone());

@@ -47,7 +47,7 @@ const NO_MATTER: &[&str] = &[
 
 /// The server that vLLM starts with these words.
 pub fn server(line: &Line, words: &[Word], skip_unknown: bool) -> Result<Server> {
-    let flags = flags::read(line, words, FLAGS, skip_unknown)?;
+    let flags = flags::read(line, words, &FLAGS, skip_unknown)?;
     let named = flags.given.iter().rev().find(|g| g.name == "model").and_then(|g| g.value.clone());
     let Some(model) = named.or_else(|| flags.others.first().cloned()) else {
         let end = line.text.trim_end().len();

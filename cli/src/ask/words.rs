@@ -118,7 +118,6 @@ impl Answer {
         }
     }
 
-    /// How sure the advice is.
     fn sure(&self) -> Option<String> {
         let (host, with) = (self.host?, self.gain_with_host?);
         let seeds = "[ ] is the 95 % interval over seeds.";
@@ -192,7 +191,6 @@ impl Answer {
     }
 }
 
-/// An assumption with its band.
 fn band(band: &Band) -> String {
     let other = |(name, best, g): &(String, Option<String>, Option<Gain>)| {
         let best = best.as_deref().map_or(String::new(), |best| format!("best {best}"));

@@ -201,7 +201,6 @@ fn missing(package: &Package, system: &str) -> Vec<String> {
         .collect()
 }
 
-/// The tables of one GPU.
 fn tables(package: &Package, name: &str, text: &mut String) -> Result<()> {
     let Some((_, system)) = SYSTEMS.into_iter().find(|(preset, _)| *preset == name) else {
         let problem = Problem::bad_input(format!("there are no kernel times of a GPU \"{name}\""));

@@ -110,8 +110,8 @@ impl Described {
             name: spec.name(),
             summary: spec.summary(),
             source: spec.source(),
-            sees: spec.definition().sees(),
-            differences: spec.definition().differences(),
+            sees: spec.definition().about().sees,
+            differences: spec.definition().about().differences,
             sees_hidden_truth: spec.sees_hidden_truth(),
             settings: spec,
         }
@@ -170,8 +170,8 @@ fn show(name: &str, format: Format) -> Result<()> {
         "{name}: {}\nsource: {}\nsees: {}\ndiffers from the source: {}\n{truth}\nin an experiment, with its defaults:\n  policies = [{}]\n",
         spec.summary(),
         spec.source(),
-        spec.definition().sees(),
-        spec.definition().differences(),
+        spec.definition().about().sees,
+        spec.definition().about().differences,
         settings(&spec),
     ))
 }

@@ -330,7 +330,6 @@ fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     }
 }
 
-/// Prints the comparison of policies that is stored in the results folder.
 fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     let name = match args.format {
         RunFormat::Table if args.wide => REPORT_WIDE,

@@ -4,7 +4,7 @@
 
 use super::checks;
 use super::least_requests::least;
-use crate::router::{Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::RequestId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -27,24 +27,19 @@ impl Default for Clairvoyant {
 }
 
 impl RouterDefinition for Clairvoyant {
-    fn summary(&self) -> &'static str {
-        "the least work left, with the true work of every request: a reference"
-    }
-
-    fn source(&self) -> &'static str {
-        "own; least work left (Harchol-Balter, Performance Modeling and Design of Computer Systems, chapter 24)"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, ..Needs::default() }
+    fn about(&self) -> About {
+        About {
+            summary: "the least work left, with the true work of every request: a reference",
+            source: "own; least work left (Harchol-Balter, Performance Modeling and Design of Computer Systems, \
+                     chapter 24)",
+            needs: Needs { ends: true, ..Needs::default() },
+            sees_hidden_truth: true,
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
         checks::not_negative("prompt_weight", self.prompt_weight)
-    }
-
-    fn sees_hidden_truth(&self) -> bool {
-        true
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {

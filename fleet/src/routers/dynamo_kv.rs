@@ -2,9 +2,8 @@
 
 use super::checks;
 use super::random::below;
-use crate::Signals;
 use crate::prefix::{PrefixIndex, prefixes};
-use crate::router::{Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::{Luck, RequestId, Stream, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
@@ -47,24 +46,14 @@ impl Default for DynamoKv {
 }
 
 impl RouterDefinition for DynamoKv {
-    fn summary(&self) -> &'static str {
-        "the least cost in KV blocks: prompts to prefill, less what is cached, and blocks held"
-    }
-
-    fn source(&self) -> &'static str {
-        "Dynamo, crate dynamo-kv-router 1.6.1, src/scheduling/selector/reference.rs"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, first_tokens: true, ..Needs::default() }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        Signals::default()
-    }
-
-    fn reads_prefixes(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "the least cost in KV blocks: prompts to prefill, less what is cached, and blocks held",
+            source: "Dynamo, crate dynamo-kv-router 1.6.1, src/scheduling/selector/reference.rs",
+            needs: Needs { ends: true, first_tokens: true, ..Needs::default() },
+            reads_prefixes: true,
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {

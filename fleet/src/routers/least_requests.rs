@@ -1,6 +1,6 @@
 //! The replica with the fewest requests in flight.
 
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
 /// The replica with the fewest requests in flight, as the router counts them itself. If several replicas have the
@@ -10,20 +10,14 @@ use serde::{Deserialize, Serialize};
 pub struct LeastRequests {}
 
 impl RouterDefinition for LeastRequests {
-    fn summary(&self) -> &'static str {
-        "the replica with the fewest requests in flight"
-    }
-
-    fn source(&self) -> &'static str {
-        "join the shortest queue (Winston 1977)"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, ..Needs::default() }
-    }
-
-    fn scales(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "the replica with the fewest requests in flight",
+            source: "join the shortest queue (Winston 1977)",
+            needs: Needs { ends: true, ..Needs::default() },
+            scales: true,
+            ..About::default()
+        }
     }
 
     fn build(&self, _: &RouterContext) -> Box<dyn Router> {

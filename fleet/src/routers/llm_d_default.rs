@@ -2,9 +2,8 @@
 
 use super::checks;
 use super::random::below;
-use crate::Signals;
 use crate::prefix::{PrefixIndex, prefixes};
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
 /// The replica with the highest weighted sum of three scores, each from 0 to 1 (llm-d's endpoint picker,
@@ -40,24 +39,16 @@ impl Default for LlmDDefault {
 }
 
 impl RouterDefinition for LlmDDefault {
-    fn summary(&self) -> &'static str {
-        "the highest weighted score of cached prefix, waiting queue and free KV blocks"
-    }
-
-    fn source(&self) -> &'static str {
-        "llm-d-inference-scheduler 520af478, pkg/epp/config/loader/defaults.go, scorer/{prefix,queuedepth,kvcacheutilization}"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { reports: true, ..Needs::default() }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        checks::llm_d_signals()
-    }
-
-    fn reads_prefixes(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "the highest weighted score of cached prefix, waiting queue and free KV blocks",
+            source: "llm-d-inference-scheduler 520af478, pkg/epp/config/loader/defaults.go, \
+                     scorer/{prefix,queuedepth,kvcacheutilization}",
+            needs: Needs { reports: true, ..Needs::default() },
+            usual_signals: checks::llm_d_signals(),
+            reads_prefixes: true,
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {

@@ -2,9 +2,8 @@
 
 use super::checks;
 use super::llm_d_default::{Cached, best_of};
-use crate::Signals;
 use crate::predictor::{Features, Predictor};
-use crate::router::{Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::{Luck, RequestId, Stream, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -55,24 +54,15 @@ impl Default for LlmDSlo {
 }
 
 impl RouterDefinition for LlmDSlo {
-    fn summary(&self) -> &'static str {
-        "predicted latencies against the bounds: packs where they are kept"
-    }
-
-    fn source(&self) -> &'static str {
-        "llm-d-inference-scheduler 520af478, filter/sloheadroomtier/plugin.go, scorer/latency/plugin.go"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, first_tokens: true, reports: true }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        checks::llm_d_signals()
-    }
-
-    fn reads_prefixes(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "predicted latencies against the bounds: packs where they are kept",
+            source: "llm-d-inference-scheduler 520af478, filter/sloheadroomtier/plugin.go, scorer/latency/plugin.go",
+            needs: Needs { ends: true, first_tokens: true, reports: true },
+            usual_signals: checks::llm_d_signals(),
+            reads_prefixes: true,
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {

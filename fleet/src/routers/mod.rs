@@ -19,7 +19,7 @@ mod vllm_dp;
 #[cfg(test)]
 mod tests;
 
-pub use crate::router::RouterDefinition;
+pub use crate::router::{About, RouterDefinition};
 
 use crate::report_board::Signals;
 use crate::router::{Needs, Router, RouterContext};
@@ -91,18 +91,18 @@ routers! {
 impl RouterSpec {
     /// The information that the router uses.
     pub fn needs(&self) -> Needs {
-        self.definition().needs()
+        self.definition().about().needs
     }
 
     /// The load signals of the original program: how often it queries the replicas' loads, and how late the answers
     /// arrive.
     pub fn usual_signals(&self) -> Signals {
-        self.definition().usual_signals()
+        self.definition().about().usual_signals
     }
 
     /// Does the router use what no real router could know, such as a request's true number of steps?
     pub fn sees_hidden_truth(&self) -> bool {
-        self.definition().sees_hidden_truth()
+        self.definition().about().sees_hidden_truth
     }
 
     /// Builds the router for a run.

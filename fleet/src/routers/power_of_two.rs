@@ -3,8 +3,7 @@
 use super::checks;
 use super::random::below;
 use super::smg_expected_wait::{ExpectedWait, Scorer};
-use crate::Signals;
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
 /// Draws two replicas at random and takes the one that drains (finishes its queued tokens) sooner. The drain time is
@@ -15,24 +14,15 @@ use serde::{Deserialize, Serialize};
 pub struct PowerOfTwo {}
 
 impl RouterDefinition for PowerOfTwo {
-    fn summary(&self) -> &'static str {
-        "two replicas at random, and of these the one that drains sooner"
-    }
-
-    fn source(&self) -> &'static str {
-        "SMG 1.13, src/policies/power_of_two.rs"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, reports: true, ..Needs::default() }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        checks::smg_signals()
-    }
-
-    fn scales(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "two replicas at random, and of these the one that drains sooner",
+            source: "SMG 1.13, src/policies/power_of_two.rs",
+            needs: Needs { ends: true, reports: true, ..Needs::default() },
+            usual_signals: checks::smg_signals(),
+            scales: true,
+            ..About::default()
+        }
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {

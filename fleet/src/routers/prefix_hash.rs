@@ -3,9 +3,8 @@
 
 use super::checks;
 use super::least_requests::least;
-use crate::Signals;
 use crate::prefix::beginning;
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::luck::mix;
 use serde::{Deserialize, Serialize};
 
@@ -39,24 +38,15 @@ impl Default for PrefixHash {
 }
 
 impl RouterDefinition for PrefixHash {
-    fn summary(&self) -> &'static str {
-        "a hash ring over the beginning of the prompt, with bounded load"
-    }
-
-    fn source(&self) -> &'static str {
-        "SMG 1.13, src/policies/prefix_hash.rs"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, ..Needs::default() }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        checks::smg_signals()
-    }
-
-    fn reads_prefixes(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "a hash ring over the beginning of the prompt, with bounded load",
+            source: "SMG 1.13, src/policies/prefix_hash.rs",
+            needs: Needs { ends: true, ..Needs::default() },
+            usual_signals: checks::smg_signals(),
+            reads_prefixes: true,
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {

@@ -1,6 +1,6 @@
 //! A replica at random, all with the same probability.
 
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
@@ -11,20 +11,13 @@ use serde::{Deserialize, Serialize};
 pub struct Random {}
 
 impl RouterDefinition for Random {
-    fn summary(&self) -> &'static str {
-        "a replica at random"
-    }
-
-    fn source(&self) -> &'static str {
-        "SMG 1.13, src/policies/random.rs"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    fn scales(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "a replica at random",
+            source: "SMG 1.13, src/policies/random.rs",
+            scales: true,
+            ..About::default()
+        }
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {

@@ -1,6 +1,6 @@
 //! Round robin: sends requests to the replicas in turn.
 
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
 /// Round robin: sends requests to the replicas in turn (SMG `policies/round_robin.rs`; nginx's default).
@@ -9,20 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct RoundRobin {}
 
 impl RouterDefinition for RoundRobin {
-    fn summary(&self) -> &'static str {
-        "the replicas in turn"
-    }
-
-    fn source(&self) -> &'static str {
-        "SMG 1.13, src/policies/round_robin.rs"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
-    fn scales(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "the replicas in turn",
+            source: "SMG 1.13, src/policies/round_robin.rs",
+            scales: true,
+            ..About::default()
+        }
     }
 
     fn build(&self, _: &RouterContext) -> Box<dyn Router> {

@@ -3,10 +3,9 @@
 
 use super::checks;
 use super::smg_expected_wait::{ExpectedWait, Scorer};
-use crate::Signals;
 use crate::prefix::prefixes;
 use crate::prefix_tree::PrefixTree;
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
@@ -50,24 +49,16 @@ impl Default for SmgCacheAware {
 }
 
 impl RouterDefinition for SmgCacheAware {
-    fn summary(&self) -> &'static str {
-        "of the replicas that have seen most of the prompt the one that drains soonest, unless they are overloaded"
-    }
-
-    fn source(&self) -> &'static str {
-        "SMG 1.13, src/policies/cache_aware.rs"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, reports: true, ..Needs::default() }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        checks::smg_signals()
-    }
-
-    fn reads_prefixes(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "of the replicas that have seen most of the prompt the one that drains soonest, unless they are \
+                      overloaded",
+            source: "SMG 1.13, src/policies/cache_aware.rs",
+            needs: Needs { ends: true, reports: true, ..Needs::default() },
+            usual_signals: checks::smg_signals(),
+            reads_prefixes: true,
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {

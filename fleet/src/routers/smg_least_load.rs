@@ -3,8 +3,7 @@
 
 use super::checks;
 use super::smg_expected_wait::{ExpectedWait, Scorer};
-use crate::Signals;
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
 /// The replica that drains soonest (SMG 1.13 `policies/least_load.rs`). Its score, in seconds, is (waiting tokens + p ·
@@ -31,30 +30,21 @@ impl Default for SmgLeastLoad {
 }
 
 impl RouterDefinition for SmgLeastLoad {
-    fn summary(&self) -> &'static str {
-        "the replica that drains soonest, with a barrier before its KV blocks are full"
-    }
-
-    fn source(&self) -> &'static str {
-        "SMG 1.13, src/policies/least_load.rs"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, reports: true, ..Needs::default() }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        checks::smg_signals()
+    fn about(&self) -> About {
+        About {
+            summary: "the replica that drains soonest, with a barrier before its KV blocks are full",
+            source: "SMG 1.13, src/policies/least_load.rs",
+            needs: Needs { ends: true, reports: true, ..Needs::default() },
+            usual_signals: checks::smg_signals(),
+            scales: true,
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
         checks::not_negative("kv_pressure_weight_s", self.kv_pressure_weight_s)?;
         checks::positive("default_throughput_tok_s", self.default_throughput_tok_s)?;
         checks::positive("mean_prefill_tokens", f64::from(self.mean_prefill_tokens))
-    }
-
-    fn scales(&self) -> bool {
-        true
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {

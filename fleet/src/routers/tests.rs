@@ -127,8 +127,8 @@ fn the_table_is_whole() {
     let all = RouterSpec::all();
     assert!(all.len() >= 13);
     for router in &all {
-        assert!(router.definition().check().is_ok() && !router.definition().source().is_empty());
-        assert!(!router.definition().summary().is_empty() && router.usual_signals().check().is_ok());
+        assert!(router.definition().check().is_ok() && !router.definition().about().source.is_empty());
+        assert!(!router.definition().about().summary.is_empty() && router.usual_signals().check().is_ok());
         let text = serde_json::to_string(router).unwrap();
         assert_eq!(&serde_json::from_str::<RouterSpec>(&text).unwrap(), router, "{text}");
         let name = serde_json::to_string(router.name()).unwrap();

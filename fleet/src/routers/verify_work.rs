@@ -2,7 +2,7 @@
 
 use super::checks;
 use super::least_requests::least;
-use crate::router::{Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Ended, Needs, Router, RouterContext, RouterDefinition, Seen};
 use foretoken_sim::RequestId;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -31,16 +31,13 @@ impl Default for VerifyWork {
 }
 
 impl RouterDefinition for VerifyWork {
-    fn summary(&self) -> &'static str {
-        "the least expected work: tokens through the target, by category"
-    }
-
-    fn source(&self) -> &'static str {
-        "own"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, ..Needs::default() }
+    fn about(&self) -> About {
+        About {
+            summary: "the least expected work: tokens through the target, by category",
+            source: "own",
+            needs: Needs { ends: true, ..Needs::default() },
+            ..About::default()
+        }
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {

@@ -2,7 +2,7 @@
 
 use super::least_requests::least;
 use crate::Signals;
-use crate::router::{Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
+use crate::router::{About, Asked, Needs, Router, RouterContext, RouterDefinition, Seen};
 use serde::{Deserialize, Serialize};
 
 /// The engine with the lowest load (vLLM 0.33 `v1/engine/core_client.py`,
@@ -16,24 +16,15 @@ use serde::{Deserialize, Serialize};
 pub struct VllmDp {}
 
 impl RouterDefinition for VllmDp {
-    fn summary(&self) -> &'static str {
-        "the engine with the fewest requests, waiting ones weighted by KV use"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM 0.33, vllm/v1/engine/core_client.py, DPLBAsyncMPClient"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { ends: true, reports: true, ..Needs::default() }
-    }
-
-    fn usual_signals(&self) -> Signals {
-        Signals { interval_s: 0.1, delay_s: 0.0 }
-    }
-
-    fn scales(&self) -> bool {
-        true
+    fn about(&self) -> About {
+        About {
+            summary: "the engine with the fewest requests, waiting ones weighted by KV use",
+            source: "vLLM 0.33, vllm/v1/engine/core_client.py, DPLBAsyncMPClient",
+            needs: Needs { ends: true, reports: true, ..Needs::default() },
+            usual_signals: Signals { interval_s: 0.1, delay_s: 0.0 },
+            scales: true,
+            ..About::default()
+        }
     }
 
     fn build(&self, context: &RouterContext) -> Box<dyn Router> {

@@ -24,7 +24,7 @@ fn planner() -> ScalingRule {
 }
 
 fn routers() -> Vec<RouterSpec> {
-    RouterSpec::all().into_iter().filter(|router| router.definition().scales()).collect()
+    RouterSpec::all().into_iter().filter(|router| router.definition().about().scales).collect()
 }
 
 /// Runs a fleet with scaling. Returns the run, and the log of the requests that replicas were given and ended.

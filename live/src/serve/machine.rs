@@ -14,7 +14,6 @@ use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
 
 /// The two models that an experiment names, before they are loaded onto a device.
 pub struct Models {
-    /// The target, which verifies.
     pub target: Model,
     pub draft: Model,
 }
@@ -61,7 +60,6 @@ pub struct Served {
 
 /// A device that serves runs. It is a trait, so that tests can use a device that fails.
 pub trait Machine {
-    /// Returns the name of the device that serves.
     fn name(&self) -> &str;
 
     fn serve(&mut self, job: Job) -> std::result::Result<Served, CannotServe>;

@@ -8,7 +8,7 @@
 //! divides by the arm's own pulls, as UCB does.
 
 use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played, tokens_per_s};
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -62,33 +62,27 @@ impl Banditspec {
 }
 
 impl Definition for Banditspec {
-    fn summary(&self) -> &'static str {
-        match self.bonus {
-            Bonus::AllPulls => {
-                "a UCB bandit over lengths whose bonus is the same for every arm: greedy after the first rounds"
-            }
-            _ => "a UCB bandit over lengths, rewarded with tokens per second",
-        }
-    }
-
-    fn source(&self) -> &'static str {
-        "BanditSpec (arXiv 2505.15141) 6.2 and Alg. 4, sail-sg/BanditSpec generate_utils.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "drafted and accepted counts and the times of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        match self.bonus {
-            Bonus::AllPulls => {
-                "the artefact learns anew for each generated batch, here one bandit serves the run; step times include prompts \
-                 that ride along"
-            }
-            _ => {
-                "the shipped bonus divides by all arms' pulls: corrected. Rewards are scaled by the greatest one so far, since the \
-                 bonus is made for rewards up to 1. The artefact learns anew for each generated batch, here one bandit serves the run"
-            }
+    fn about(&self) -> About {
+        About {
+            summary: match self.bonus {
+                Bonus::AllPulls => {
+                    "a UCB bandit over lengths whose bonus is the same for every arm: greedy after the first rounds"
+                }
+                _ => "a UCB bandit over lengths, rewarded with tokens per second",
+            },
+            source: "BanditSpec (arXiv 2505.15141) 6.2 and Alg. 4, sail-sg/BanditSpec generate_utils.py",
+            sees: "drafted and accepted counts and the times of past steps",
+            differences: match self.bonus {
+                Bonus::AllPulls => {
+                    "the artefact learns anew for each generated batch, here one bandit serves the run; step times \
+                     include prompts that ride along"
+                }
+                _ => {
+                    "the shipped bonus divides by all arms' pulls: corrected. Rewards are scaled by the greatest one \
+                     so far, since the bonus is made for rewards up to 1. The artefact learns anew for each generated \
+                     batch, here one bandit serves the run"
+                }
+            },
         }
     }
 

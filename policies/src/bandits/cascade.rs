@@ -9,7 +9,7 @@
 //! times. This policy does not use that score.
 
 use crate::bandits::bandit::{cut, has_room};
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Candidate, DraftLimits, DraftPlan, Explanation, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome,
 };
@@ -39,22 +39,17 @@ impl Default for CascadeLike {
 }
 
 impl Definition for CascadeLike {
-    fn summary(&self) -> &'static str {
-        "tests lengths by tokens gained over time lost, sets the best for a while, stops speculating where none pays"
-    }
-
-    fn source(&self) -> &'static str {
-        "Cascade (arXiv 2506.20675), abstract"
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted counts and the times of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the paper decides per request for one request at a time; here for the batch. Its constants are not confirmed: phase \
-         lengths, the doubling back-off and climbing from the shortest length until utility falls are our own. What a trial's \
-         steps cost includes prompts that ride along"
+    fn about(&self) -> About {
+        About {
+            summary: "tests lengths by tokens gained over time lost, sets the best for a while, stops speculating \
+                      where none pays",
+            source: "Cascade (arXiv 2506.20675), abstract",
+            sees: "accepted counts and the times of past steps",
+            differences: "the paper decides per request for one request at a time; here for the batch. Its constants \
+                          are not confirmed: phase lengths, the doubling back-off and climbing from the shortest \
+                          length until utility falls are our own. What a trial's steps cost includes prompts that \
+                          ride along",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

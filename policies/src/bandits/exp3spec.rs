@@ -6,7 +6,7 @@
 //! was drawn; for all other arms Ẑ is 0. The loss is 1 − reward / greatest reward so far.
 
 use crate::bandits::bandit::{check_arms, cut, has_room, tokens_per_s};
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Candidate, DraftLimits, DraftPlan, Explanation, Luck, SpecPolicy, Speculation, StepOutcome, Stream,
 };
@@ -31,22 +31,15 @@ impl Default for Exp3spec {
 }
 
 impl Definition for Exp3spec {
-    fn summary(&self) -> &'static str {
-        "draws lengths with exponential weights (EXP3), rewarded with tokens per second"
-    }
-
-    fn source(&self) -> &'static str {
-        "BanditSpec (arXiv 2505.15141) Alg. 5 and 9, EXP3Spec"
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted counts and the times of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the paper's loss counts accepted tokens, (L + 1 - y) / L, and its arms are draft models; for lengths it takes the \
-         throughput as reward (6.2), so the loss here is 1 - tokens per second over the greatest so far. One bandit serves the \
-         run, not one a request"
+    fn about(&self) -> About {
+        About {
+            summary: "draws lengths with exponential weights (EXP3), rewarded with tokens per second",
+            source: "BanditSpec (arXiv 2505.15141) Alg. 5 and 9, EXP3Spec",
+            sees: "accepted counts and the times of past steps",
+            differences: "the paper's loss counts accepted tokens, (L + 1 - y) / L, and its arms are draft models; \
+                          for lengths it takes the throughput as reward (6.2), so the loss here is 1 - tokens per \
+                          second over the greatest so far. One bandit serves the run, not one a request",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

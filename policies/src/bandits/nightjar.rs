@@ -13,7 +13,7 @@
 //! processes the context tokens that it skipped. Parts that could not be confirmed are our own, hence "-like".
 
 use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Candidate, DraftLimits, DraftPlan, Explanation, Luck, Memory, SpecPolicy, Speculation, StepOutcome,
     Stream,
@@ -40,22 +40,16 @@ impl Default for NightjarLike {
 }
 
 impl Definition for NightjarLike {
-    fn summary(&self) -> &'static str {
-        "a bandit per batch size over lengths from 0, counting what it costs to start drafting again"
-    }
-
-    fn source(&self) -> &'static str {
-        "Nightjar (arXiv 2512.22420) Eq. 4 and its ADA-BINGREEDY planner"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size and what the draft has not seen; accepted counts and the times of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the artefact weighs lengths with priors made for its hardware and forces 0 over 20 requests at more than 2 a second: \
-         left out. Nor is a change of load tested for. The cost of starting again comes from the believed model, not from a \
-         measured table; k_max is our own, and so is the rule of offload: its constants were not readable"
+    fn about(&self) -> About {
+        About {
+            summary: "a bandit per batch size over lengths from 0, counting what it costs to start drafting again",
+            source: "Nightjar (arXiv 2512.22420) Eq. 4 and its ADA-BINGREEDY planner",
+            sees: "batch size and what the draft has not seen; accepted counts and the times of past steps",
+            differences: "the artefact weighs lengths with priors made for its hardware and forces 0 over 20 \
+                          requests at more than 2 a second: left out. Nor is a change of load tested for. The cost \
+                          of starting again comes from the believed model, not from a measured table; k_max is our \
+                          own, and so is the rule of offload: its constants were not readable",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

@@ -10,7 +10,7 @@ use crate::bandits::bandit::Mean;
 use crate::confidence::adaedl::Adaedl;
 use crate::confidence::svip::Svip;
 use crate::confidence::threshold::Threshold;
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Candidate, Continue, DraftLimits, DraftPlan, Drafts, Explanation, RequestId, SpecPolicy, Speculation,
     StepOutcome, Wants,
@@ -42,21 +42,15 @@ impl Default for TapoutLike {
 const LATE: u32 = 3;
 
 impl Definition for TapoutLike {
-    fn summary(&self) -> &'static str {
-        "a UCB bandit over stopping rules: a confidence threshold, SVIP, AdaEDL"
-    }
-
-    fn source(&self) -> &'static str {
-        "TapOut (arXiv 2511.02017), the abstract and a summary"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the confidence and the entropy of each drafted token; accepted counts"
-    }
-
-    fn differences(&self) -> &'static str {
-        "only the abstract and a summary were read. All requests of a batch follow one rule, which is kept for some steps; \
-         two of the paper's rules need logits that the simulator does not have"
+    fn about(&self) -> About {
+        About {
+            summary: "a UCB bandit over stopping rules: a confidence threshold, SVIP, AdaEDL",
+            source: "TapOut (arXiv 2511.02017), the abstract and a summary",
+            sees: "the confidence and the entropy of each drafted token; accepted counts",
+            differences: "only the abstract and a summary were read. All requests of a batch follow one rule, which \
+                          is kept for some steps; two of the paper's rules need logits that the simulator does not \
+                          have",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

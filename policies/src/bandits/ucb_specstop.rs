@@ -6,7 +6,7 @@
 //! confidence bound of the ratio. The bonus here is UCB1's, on the mean of tokens and on the mean of times.
 
 use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played};
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -29,21 +29,14 @@ impl Default for UcbSpecstopLike {
 }
 
 impl Definition for UcbSpecstopLike {
-    fn summary(&self) -> &'static str {
-        "a bandit over lengths with an upper confidence bound of the ratio of mean tokens to mean time"
-    }
-
-    fn source(&self) -> &'static str {
-        "UCB-SpecStop (arXiv 2606.20591), the abstract"
-    }
-
-    fn sees(&self) -> &'static str {
-        "drafted and accepted counts and the times of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "only the abstract was read: the bonus is UCB1's on the mean number of tokens and on the mean time, and its factor is \
-         assumed. One bandit serves the run"
+    fn about(&self) -> About {
+        About {
+            summary: "a bandit over lengths with an upper confidence bound of the ratio of mean tokens to mean time",
+            source: "UCB-SpecStop (arXiv 2606.20591), the abstract",
+            sees: "drafted and accepted counts and the times of past steps",
+            differences: "only the abstract was read: the bonus is UCB1's on the mean number of tokens and on the \
+                          mean time, and its factor is assumed. One bandit serves the run",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -14,7 +14,7 @@ use crate::bounds::frontier::Frontier;
 use crate::bounds::knows::Knowledge;
 use crate::bounds::price::{Price, RequestRate, Worth, without_prompts};
 use crate::bounds::survivals::Survivals;
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, OraclePolicy, RequestId, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
@@ -29,20 +29,14 @@ pub struct OneStepAhead {
 }
 
 impl Definition for OneStepAhead {
-    fn summary(&self) -> &'static str {
-        "a bound: as knows-confidences, and it weighs the contexts and the missed tokens that its choice leaves behind"
-    }
-
-    fn source(&self) -> &'static str {
-        "our own: expected tokens over the time of two steps (docs/model.md 12, 13)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the true cost, the law of acceptance, outcomes, and the confidences of this round"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none; it bounds two steps in a row, not a run"
+    fn about(&self) -> About {
+        About {
+            summary: "a bound: as knows-confidences, and it weighs the contexts and the missed tokens that its \
+                      choice leaves behind",
+            source: "our own: expected tokens over the time of two steps (docs/model.md 12, 13)",
+            sees: "the true cost, the law of acceptance, outcomes, and the confidences of this round",
+            differences: "none; it bounds two steps in a row, not a run",
+        }
     }
 
     fn sees_hidden_truth(&self) -> bool {

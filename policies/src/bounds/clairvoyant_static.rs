@@ -5,7 +5,7 @@
 //! the best result.
 
 use crate::PolicySpec;
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::plain::fixed::Fixed;
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
@@ -21,20 +21,14 @@ pub struct ClairvoyantStatic {
 }
 
 impl Definition for ClairvoyantStatic {
-    fn summary(&self) -> &'static str {
-        "the fixed length that turns out best for the whole run: least mean E2E, or most goodput in a closed loop"
-    }
-
-    fn source(&self) -> &'static str {
-        "hindsight on the whole run; not a policy a server can run"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the outcome of the run under every fixed length"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none; with several seeds each has its own best length"
+    fn about(&self) -> About {
+        About {
+            summary: "the fixed length that turns out best for the whole run: least mean E2E, or most goodput in a \
+                      closed loop",
+            source: "hindsight on the whole run; not a policy a server can run",
+            sees: "the outcome of the run under every fixed length",
+            differences: "none; with several seeds each has its own best length",
+        }
     }
 
     fn sees_hidden_truth(&self) -> bool {

@@ -17,7 +17,7 @@
 use crate::bounds::frontier::Frontier;
 use crate::bounds::price::{Price, RequestRate, Worth, without_prompts};
 use crate::bounds::survivals::Survivals;
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, OraclePolicy, RequestId, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
@@ -55,38 +55,34 @@ impl Knows {
 }
 
 impl Definition for Knows {
-    fn summary(&self) -> &'static str {
-        match self.knowledge {
-            Knowledge::Rates => {
-                "a bound: the lengths worth most in expectation, by the true law, cost and all outcomes so far"
-            }
-            Knowledge::Confidences => {
-                "a bound: as knows-rates, and it sees every confidence of the round before it drafts"
-            }
-            Knowledge::Lengths => {
-                "a bound: as knows-confidences, and it knows how many tokens each request has still to make"
-            }
+    fn about(&self) -> About {
+        About {
+            summary: match self.knowledge {
+                Knowledge::Rates => {
+                    "a bound: the lengths worth most in expectation, by the true law, cost and all outcomes so far"
+                }
+                Knowledge::Confidences => {
+                    "a bound: as knows-rates, and it sees every confidence of the round before it drafts"
+                }
+                Knowledge::Lengths => {
+                    "a bound: as knows-confidences, and it knows how many tokens each request has still to make"
+                }
+            },
+            source: "our own: expected tokens over time with the source's exact posterior (docs/model.md 12, 13)",
+            sees: match self.knowledge {
+                Knowledge::Rates => {
+                    "the true cost of passes, the law of acceptance, and the outcomes of earlier rounds"
+                }
+                Knowledge::Confidences => {
+                    "the true cost, the law of acceptance, outcomes, and the confidences of this round"
+                }
+                Knowledge::Lengths => {
+                    "the true cost, the law, outcomes, this round's confidences, and lengths still to come"
+                }
+            },
+            differences: "none; it bounds one step, not a run: a price of time other than the step's ratio may do \
+                          better over a run",
         }
-    }
-
-    fn source(&self) -> &'static str {
-        "our own: expected tokens over time with the source's exact posterior (docs/model.md 12, 13)"
-    }
-
-    fn sees(&self) -> &'static str {
-        match self.knowledge {
-            Knowledge::Rates => "the true cost of passes, the law of acceptance, and the outcomes of earlier rounds",
-            Knowledge::Confidences => {
-                "the true cost, the law of acceptance, outcomes, and the confidences of this round"
-            }
-            Knowledge::Lengths => {
-                "the true cost, the law, outcomes, this round's confidences, and lengths still to come"
-            }
-        }
-    }
-
-    fn differences(&self) -> &'static str {
-        "none; it bounds one step, not a run: a price of time other than the step's ratio may do better over a run"
     }
 
     fn sees_hidden_truth(&self) -> bool {

@@ -15,7 +15,7 @@
 use crate::bounds::frontier::Frontier;
 use crate::bounds::price::{Price, RequestRate, Worth, without_prompts};
 use crate::bounds::true_cost::TrueCost;
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use crate::look::{Dash, Look, Marker, SKY_BLUE};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
@@ -44,20 +44,15 @@ pub struct OracleGoodput {
 }
 
 impl Definition for OracleGoodput {
-    fn summary(&self) -> &'static str {
-        "the lengths with the most accepted tokens per second of this step, from the hidden truth and the true cost"
-    }
-
-    fn source(&self) -> &'static str {
-        "hindsight on acceptance and cost; form = \"batch\" is SmartSpec (arXiv 2406.14066) Fig. 14's oracle"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the hidden truth: how many drafts will be accepted, and the true cost of passes"
-    }
-
-    fn differences(&self) -> &'static str {
-        "SmartSpec's oracle is the batch form; the vector form may give each request its own length"
+    fn about(&self) -> About {
+        About {
+            summary: "the lengths with the most accepted tokens per second of this step, from the hidden truth and \
+                      the true cost",
+            source: "hindsight on acceptance and cost; form = \"batch\" is SmartSpec (arXiv 2406.14066) Fig. 14's \
+                     oracle",
+            sees: "the hidden truth: how many drafts will be accepted, and the true cost of passes",
+            differences: "SmartSpec's oracle is the batch form; the vector form may give each request its own length",
+        }
     }
 
     fn look(&self, usual: Look) -> Look {

@@ -3,7 +3,7 @@
 //!
 //! Source: docs/model.md 7.12 (named `oracle-k` in that section), 12.
 
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Truth};
 use serde::{Deserialize, Serialize};
 
@@ -13,20 +13,13 @@ use serde::{Deserialize, Serialize};
 pub struct OracleLength {}
 
 impl Definition for OracleLength {
-    fn summary(&self) -> &'static str {
-        "drafts exactly the tokens that will be accepted, whatever they cost; no bound"
-    }
-
-    fn source(&self) -> &'static str {
-        "hindsight on acceptance; not a policy a server can run"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the hidden truth: how many drafts will be accepted"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts exactly the tokens that will be accepted, whatever they cost; no bound",
+            source: "hindsight on acceptance; not a policy a server can run",
+            sees: "the hidden truth: how many drafts will be accepted",
+            differences: "none",
+        }
     }
 
     fn sees_hidden_truth(&self) -> bool {

@@ -13,7 +13,7 @@
 
 use crate::bounds::oracle_goodput::{OracleGoodput, Running};
 use crate::bounds::price::Price;
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_TREE_TOKENS, OraclePolicy, Speculation, StepOutcome, Truth};
 use serde::{Deserialize, Serialize};
 
@@ -36,20 +36,15 @@ impl Default for OracleTree {
 }
 
 impl Definition for OracleTree {
-    fn summary(&self) -> &'static str {
-        "the draft trees with the most accepted tokens per second of this step, from the hidden truth and the true cost"
-    }
-
-    fn source(&self) -> &'static str {
-        "hindsight on acceptance and cost; topk as in SGLang's EAGLE-2 trees"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the hidden truth: which of the draft's guesses is right at each position, and the true cost of passes"
-    }
-
-    fn differences(&self) -> &'static str {
-        "its trees are paths without wrong tokens, so that results show them as chains"
+    fn about(&self) -> About {
+        About {
+            summary: "the draft trees with the most accepted tokens per second of this step, from the hidden truth \
+                      and the true cost",
+            source: "hindsight on acceptance and cost; topk as in SGLang's EAGLE-2 trees",
+            sees: "the hidden truth: which of the draft's guesses is right at each position, and the true cost of \
+                   passes",
+            differences: "its trees are paths without wrong tokens, so that results show them as chains",
+        }
     }
 
     fn drafts_trees(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `random`: a draft length drawn uniformly from 0 to the longest allowed length. Every useful policy should beat it
 //! ("Random all" in the SmartSpec paper's Fig. 14; docs/model.md 7.12).
 
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use crate::look::{Look, Marker};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Luck, SpecPolicy, Speculation, Stream};
 use serde::{Deserialize, Serialize};
@@ -15,20 +15,13 @@ pub struct Random {
 }
 
 impl Definition for Random {
-    fn summary(&self) -> &'static str {
-        "a length drawn uniformly from 0 to the longest draft, for the batch or for each request"
-    }
-
-    fn source(&self) -> &'static str {
-        "SmartSpec (arXiv 2406.14066) Fig. 14, \"Random all\""
-    }
-
-    fn sees(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the paper draws the predicted accepted length; here the draft length itself is drawn"
+    fn about(&self) -> About {
+        About {
+            summary: "a length drawn uniformly from 0 to the longest draft, for the batch or for each request",
+            source: "SmartSpec (arXiv 2406.14066) Fig. 14, \"Random all\"",
+            sees: "nothing",
+            differences: "the paper draws the predicted accepted length; here the draft length itself is drawn",
+        }
     }
 
     fn look(&self, usual: Look) -> Look {

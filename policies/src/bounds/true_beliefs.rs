@@ -4,7 +4,7 @@
 //! nested.
 
 use crate::PolicySpec;
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::smartspec::Smartspec;
 use foretoken_sim::{Around, Shown, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
@@ -71,37 +71,30 @@ impl Definition for TrueBelief {
         Some(format!("{}({})", self.name(), self.policy.label()))
     }
 
-    fn summary(&self) -> &'static str {
-        match self.right {
-            Right::Cost => "a policy that believes the true cost of passes and is otherwise itself",
-            Right::Calibration => "a policy that sees the true worth of each confidence and is otherwise itself",
-            Right::Rates => "a policy that knows each request's own acceptance rate and is otherwise itself",
-        }
-    }
-
-    fn source(&self) -> &'static str {
-        "our own: what a wrong belief costs (docs/model.md 12, 13)"
-    }
-
-    fn sees(&self) -> &'static str {
-        match self.right {
-            Right::Cost => "what the policy sees, and the true cost of passes",
-            Right::Calibration => "what the policy sees, with the true curve of confidences",
-            Right::Rates => "what the policy sees, and each request's own acceptance rate",
-        }
-    }
-
-    fn differences(&self) -> &'static str {
-        match self.right {
-            Right::Cost => {
-                "a policy with a linear belief gets the line through the true costs: it cannot hold more. A policy that \
-                 learns costs while it serves still learns them"
-            }
-            Right::Calibration => "entropies and the confidences of trees stay as they are",
-            Right::Rates => {
-                "a request's rate is the constant one that accepts as many tokens of the longest draft as its law. A \
-                 policy that counts accepted tokens and estimates no rate has nothing to put right"
-            }
+    fn about(&self) -> About {
+        About {
+            summary: match self.right {
+                Right::Cost => "a policy that believes the true cost of passes and is otherwise itself",
+                Right::Calibration => "a policy that sees the true worth of each confidence and is otherwise itself",
+                Right::Rates => "a policy that knows each request's own acceptance rate and is otherwise itself",
+            },
+            source: "our own: what a wrong belief costs (docs/model.md 12, 13)",
+            sees: match self.right {
+                Right::Cost => "what the policy sees, and the true cost of passes",
+                Right::Calibration => "what the policy sees, with the true curve of confidences",
+                Right::Rates => "what the policy sees, and each request's own acceptance rate",
+            },
+            differences: match self.right {
+                Right::Cost => {
+                    "a policy with a linear belief gets the line through the true costs: it cannot hold more. A \
+                     policy that learns costs while it serves still learns them"
+                }
+                Right::Calibration => "entropies and the confidences of trees stay as they are",
+                Right::Rates => {
+                    "a request's rate is the constant one that accepts as many tokens of the longest draft as its \
+                     law. A policy that counts accepted tokens and estimates no rate has nothing to put right"
+                }
+            },
         }
     }
 

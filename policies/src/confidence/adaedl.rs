@@ -6,7 +6,7 @@
 //! docs/model.md 7.5. Each request has its own bound 1 − √(γ · H), where H is the entropy, and its own threshold λ.
 //! After `k_min` passes the draft loop stops for all requests as soon as the bound of one request falls below its λ.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome, Wants,
 };
@@ -55,21 +55,14 @@ impl Default for Adaedl {
 }
 
 impl Definition for Adaedl {
-    fn summary(&self) -> &'static str {
-        "drafts until an entropy bound on acceptance falls below an adapting threshold for any request"
-    }
-
-    fn source(&self) -> &'static str {
-        "AdaEDL (arXiv 2410.18351), as AdaEDLScheduler in samsungsds-research-paper/DSDE"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the entropy behind each drafted token; drafted and accepted counts of past steps, per request"
-    }
-
-    fn differences(&self) -> &'static str {
-        "k_min is 1, what the implementation's draft runner falls back to; its configuration gives all its schedulers 6. Its \
-         k_max of 20 is cut to the engine's"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts until an entropy bound on acceptance falls below an adapting threshold for any request",
+            source: "AdaEDL (arXiv 2410.18351), as AdaEDLScheduler in samsungsds-research-paper/DSDE",
+            sees: "the entropy behind each drafted token; drafted and accepted counts of past steps, per request",
+            differences: "k_min is 1, what the implementation's draft runner falls back to; its configuration gives \
+                          all its schedulers 6. Its k_max of 20 is cut to the engine's",
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

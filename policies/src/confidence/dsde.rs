@@ -16,7 +16,7 @@
 //! Until its history is full, a new request doubles its length k after each step in which at least k draft tokens were
 //! accepted. The history then fixes the request's k_max and k_min.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::shared::slots::Slots;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, RequestId, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
@@ -67,23 +67,19 @@ impl Default for Dsde {
 }
 
 impl Definition for Dsde {
-    fn summary(&self) -> &'static str {
-        "a length per request from the size and steadiness of past divergences, capped at the batch's mean"
-    }
-
-    fn source(&self) -> &'static str {
-        "DSDE (arXiv 2509.01083), KLScheduler in samsungsds-research-paper/DSDE vllm/spec_decode/dynamic_scheduler.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "KL(target || draft) per verified position and accepted counts of past steps, per request"
-    }
-
-    fn differences(&self) -> &'static str {
-        "divergences are known up to the first rejected position, the artefact has them beyond: its step mean runs over all \
-         drafted positions, ours over the known ones, and its history fills faster. The batch cap is on; the artefact's \
-         configuration leaves it off unless asked. Bounds of 6 to 20 are cut to the engine's longest draft. A \
-         request without drafts in a step keeps its length"
+    fn about(&self) -> About {
+        About {
+            summary: "a length per request from the size and steadiness of past divergences, capped at the batch's \
+                      mean",
+            source: "DSDE (arXiv 2509.01083), KLScheduler in samsungsds-research-paper/DSDE \
+                     vllm/spec_decode/dynamic_scheduler.py",
+            sees: "KL(target || draft) per verified position and accepted counts of past steps, per request",
+            differences: "divergences are known up to the first rejected position, the artefact has them beyond: its \
+                          step mean runs over all drafted positions, ours over the known ones, and its history fills \
+                          faster. The batch cap is on; the artefact's configuration leaves it off unless asked. \
+                          Bounds of 6 to 20 are cut to the engine's longest draft. A request without drafts in a \
+                          step keeps its length",
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -8,7 +8,7 @@
 //! has the defaults of older releases: 5 tokens, "heuristic", no threshold.
 
 use crate::confidence::roc::Samples;
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::slots::Slots;
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome, Wants,
@@ -73,27 +73,23 @@ impl HfDynamic {
 }
 
 impl Definition for HfDynamic {
-    fn summary(&self) -> &'static str {
-        match self.has_threshold() {
-            true => "drafts until a request's confidence falls below its threshold, which tunes itself by an ROC curve",
-            false => "drafts two tokens more after a full match and one less otherwise, for each request",
+    fn about(&self) -> About {
+        About {
+            summary: match self.has_threshold() {
+                true => {
+                    "drafts until a request's confidence falls below its threshold, which tunes itself by an ROC curve"
+                }
+                false => "drafts two tokens more after a full match and one less otherwise, for each request",
+            },
+            source: "huggingface/transformers generation/candidate_generator.py",
+            sees: "the confidence of each drafted token; accepted counts of past steps, each request's own",
+            differences: "transformers runs one request at a time: here each request of the batch keeps its own \
+                          length, threshold and samples. A new request goes on from the threshold tuned last and, \
+                          with \"heuristic\", from the length of the request observed last: both persist over calls \
+                          by its documentation. The tuned threshold holds from the request's next round on; in the \
+                          revision read, the draft loop has its own copy of it until the call ends. A round without \
+                          drafts changes nothing",
         }
-    }
-
-    fn source(&self) -> &'static str {
-        "huggingface/transformers generation/candidate_generator.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the confidence of each drafted token; accepted counts of past steps, each request's own"
-    }
-
-    fn differences(&self) -> &'static str {
-        "transformers runs one request at a time: here each request of the batch keeps its own length, threshold and \
-         samples. A new request goes on from the threshold tuned last and, with \"heuristic\", from the length of the request \
-         observed last: both persist over calls by its documentation. The tuned threshold holds from the request's next \
-         round on; in the revision read, the draft loop has its own copy of it until the call ends. A round without drafts \
-         changes nothing"
     }
 
     fn beliefs(&self) -> Beliefs {

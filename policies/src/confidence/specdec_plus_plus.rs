@@ -6,7 +6,7 @@
 //! token one pass after the token was drafted. The code also keeps the draft length within bounds. The repository's
 //! command has threshold 0.3 and bounds 2 and 20.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants,
 };
@@ -33,21 +33,15 @@ impl Default for SpecdecPlusPlus {
 }
 
 impl Definition for SpecdecPlusPlus {
-    fn summary(&self) -> &'static str {
-        "drafts until the probability that some draft token is rejected exceeds a threshold, per request"
-    }
-
-    fn source(&self) -> &'static str {
-        "SpecDec++ (arXiv 2405.19715), Kaffaljidhmah2/SpecDec_pp specdec_pp/hf_generation.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the confidence of each drafted token"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the source trains a head for the acceptance probability, here the draft's confidence stands for it. The source decodes \
-         one request; here each request of a batch leaves the draft by itself"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts until the probability that some draft token is rejected exceeds a threshold, per request",
+            source: "SpecDec++ (arXiv 2405.19715), Kaffaljidhmah2/SpecDec_pp specdec_pp/hf_generation.py",
+            sees: "the confidence of each drafted token",
+            differences: "the source trains a head for the acceptance probability, here the draft's confidence \
+                          stands for it. The source decodes one request; here each request of a batch leaves the \
+                          draft by itself",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

@@ -4,7 +4,7 @@
 //! bound on the acceptance probability falls with √H, the square root of the entropy. So the source stops drafting when
 //! √(0.15 · H) is above 0.3.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -36,20 +36,14 @@ impl Svip {
 }
 
 impl Definition for Svip {
-    fn summary(&self) -> &'static str {
-        "drafts until the entropy of the draft's distribution exceeds a bound, per request"
-    }
-
-    fn source(&self) -> &'static str {
-        "SVIP (arXiv 2411.18462), Geralt-Targaryen/SVIP"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the entropy behind each drafted token"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the source decodes one request; here each request of a batch leaves the draft by itself. Its cap of 40 is cut to the engine's"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts until the entropy of the draft's distribution exceeds a bound, per request",
+            source: "SVIP (arXiv 2411.18462), Geralt-Targaryen/SVIP",
+            sees: "the entropy behind each drafted token",
+            differences: "the source decodes one request; here each request of a batch leaves the draft by itself. \
+                          Its cap of 40 is cut to the engine's",
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

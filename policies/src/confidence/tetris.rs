@@ -5,7 +5,7 @@
 //! draft tokens with the greatest cumulative log-probability are verified, B being the batch size. In batches below
 //! `min_batch` every request drafts k tokens, and all are verified. There is no cost model.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
@@ -30,21 +30,15 @@ impl Default for Tetris {
 }
 
 impl Definition for Tetris {
-    fn summary(&self) -> &'static str {
-        "drafts k + extra tokens a request and verifies the k·B of the batch with the greatest cumulative probability"
-    }
-
-    fn source(&self) -> &'static str {
-        "TETRIS (arXiv 2502.15197), ZhaoxuanWu/Tetris vllm/spec_decode/tetris.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size; the confidence of each drafted token"
-    }
-
-    fn differences(&self) -> &'static str {
-        "ties go to the smaller position and then the smaller request, where the code's top-k leaves them open; a request \
-         that may not draft so far takes part with what it has"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts k + extra tokens a request and verifies the k·B of the batch with the greatest \
+                      cumulative probability",
+            source: "TETRIS (arXiv 2502.15197), ZhaoxuanWu/Tetris vllm/spec_decode/tetris.py",
+            sees: "batch size; the confidence of each drafted token",
+            differences: "ties go to the smaller position and then the smaller request, where the code's top-k \
+                          leaves them open; a request that may not draft so far takes part with what it has",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

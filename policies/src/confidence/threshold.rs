@@ -7,7 +7,7 @@
 //! at most 8). Both keep the token below the threshold. The self-tuning of the threshold in transformers is not part of
 //! this policy.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants,
 };
@@ -72,29 +72,27 @@ impl Threshold {
 }
 
 impl Definition for Threshold {
-    fn summary(&self) -> &'static str {
-        match (self.scope, self.cap) {
-            (Scope::PerRequest, MAX_SPEC_LEN..) => "drafts until a request's own confidence falls below a threshold",
-            (Scope::PerRequest, _) => {
-                "drafts until a request's own confidence falls below a threshold, up to a cap (transformers: 20)"
-            }
-            (Scope::BatchMean, _) => "drafts until the batch's mean confidence falls below a threshold, up to a cap",
+    fn about(&self) -> About {
+        About {
+            summary: match (self.scope, self.cap) {
+                (Scope::PerRequest, MAX_SPEC_LEN..) => {
+                    "drafts until a request's own confidence falls below a threshold"
+                }
+                (Scope::PerRequest, _) => {
+                    "drafts until a request's own confidence falls below a threshold, up to a cap (transformers: 20)"
+                }
+                (Scope::BatchMean, _) => {
+                    "drafts until the batch's mean confidence falls below a threshold, up to a cap"
+                }
+            },
+            source: match self.scope {
+                Scope::PerRequest => "transformers generation/candidate_generator.py, assistant_confidence_threshold",
+                Scope::BatchMean => "the dynamic speculation baseline in the AdaSpec repository",
+            },
+            sees: "the confidence of each drafted token",
+            differences: "the threshold stays as it is; hf-dynamic has the schedules and the self-tuning of \
+                          transformers",
         }
-    }
-
-    fn source(&self) -> &'static str {
-        match self.scope {
-            Scope::PerRequest => "transformers generation/candidate_generator.py, assistant_confidence_threshold",
-            Scope::BatchMean => "the dynamic speculation baseline in the AdaSpec repository",
-        }
-    }
-
-    fn sees(&self) -> &'static str {
-        "the confidence of each drafted token"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the threshold stays as it is; hf-dynamic has the schedules and the self-tuning of transformers"
     }
 
     fn beliefs(&self) -> Beliefs {

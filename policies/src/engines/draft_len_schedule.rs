@@ -4,7 +4,7 @@
 //! (`get_draft_len_for_batch_size`); restated in docs/model.md 4.6 (i). The first version of the PR read the keys as
 //! lower bounds.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
@@ -64,20 +64,14 @@ pub(crate) fn ranges(schedule: &[(u32, u32)], floor: u32) -> Vec<(u32, u32)> {
 }
 
 impl Definition for DraftLenSchedule {
-    fn summary(&self) -> &'static str {
-        "one length a step, from a table of largest batch sizes; beyond it nothing"
-    }
-
-    fn source(&self) -> &'static str {
-        "TensorRT-LLM draft_len_schedule (PR #10860)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "length of the running list"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the token budget is charged with the last batch's length, so a longer one comes a step after the batch shrank"
+    fn about(&self) -> About {
+        About {
+            summary: "one length a step, from a table of largest batch sizes; beyond it nothing",
+            source: "TensorRT-LLM draft_len_schedule (PR #10860)",
+            sees: "length of the running list",
+            differences: "the token budget is charged with the last batch's length, so a longer one comes a step \
+                          after the batch shrank",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

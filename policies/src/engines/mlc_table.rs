@@ -3,7 +3,7 @@
 //! Source: mlc-ai/mlc-llm `cpp/serve/engine_actions/auto_spec_decode.cc` @00c44c3c (PR #2906, 2024). k is 4 below 10
 //! requests, 3 below 20, 2 below 30, else 0. k is also 0 if n·(k + 1) is more than `max_num_sequence`.
 
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
@@ -32,21 +32,15 @@ fn ranges(max_num_sequence: u32) -> Vec<(u32, u32)> {
 }
 
 impl Definition for MlcTable {
-    fn summary(&self) -> &'static str {
-        "MLC-LLM's own table from running requests to a length; none where the verified tokens outgrow its sequences"
-    }
-
-    fn source(&self) -> &'static str {
-        "mlc-ai/mlc-llm cpp/serve/engine_actions/auto_spec_decode.cc @00c44c3c"
-    }
-
-    fn sees(&self) -> &'static str {
-        "length of the running list"
-    }
-
-    fn differences(&self) -> &'static str {
-        "max_num_sequence is engine.max_num_seqs. The token budget is charged with the last batch's length, so a longer one \
-         comes a step after the batch shrank"
+    fn about(&self) -> About {
+        About {
+            summary: "MLC-LLM's own table from running requests to a length; none where the verified tokens outgrow \
+                      its sequences",
+            source: "mlc-ai/mlc-llm cpp/serve/engine_actions/auto_spec_decode.cc @00c44c3c",
+            sees: "length of the running list",
+            differences: "max_num_sequence is engine.max_num_seqs. The token budget is charged with the last batch's \
+                          length, so a longer one comes a step after the batch shrank",
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

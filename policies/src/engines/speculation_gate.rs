@@ -5,7 +5,7 @@
 //! 2026-04). The gate is off by default: it needs a window and a threshold. It can be combined with
 //! `draft_len_schedule`.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::engines::draft_len_schedule::{check_schedule, ranges};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome};
@@ -46,21 +46,16 @@ impl Default for SpeculationGate {
 }
 
 impl Definition for SpeculationGate {
-    fn summary(&self) -> &'static str {
-        "one length, and none for good once the rolling mean of accepted shares has fallen below a threshold"
-    }
-
-    fn source(&self) -> &'static str {
-        "TensorRT-LLM _torch/speculative/speculation_gate.py (PRs #7283, #12905)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted and drafted counts of past batches; with a schedule the length of the running list"
-    }
-
-    fn differences(&self) -> &'static str {
-        "window, threshold and length have no default in TensorRT-LLM; without the first two the gate is off here too. The mean \
-         counts once the window is full; a batch that drafted nothing is no sample"
+    fn about(&self) -> About {
+        About {
+            summary: "one length, and none for good once the rolling mean of accepted shares has fallen below a \
+                      threshold",
+            source: "TensorRT-LLM _torch/speculative/speculation_gate.py (PRs #7283, #12905)",
+            sees: "accepted and drafted counts of past batches; with a schedule the length of the running list",
+            differences: "window, threshold and length have no default in TensorRT-LLM; without the first two the \
+                          gate is off here too. The mean counts once the window is full; a batch that drafted \
+                          nothing is no sample",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

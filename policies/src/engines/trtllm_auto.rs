@@ -5,7 +5,7 @@
 //! if the engine's largest batch is at most 4. Otherwise it drafts 3 tokens after a match of 5 tokens. From 32 requests
 //! on it drafts nothing.
 
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
@@ -16,21 +16,15 @@ use serde::{Deserialize, Serialize};
 pub struct TrtllmAuto {}
 
 impl Definition for TrtllmAuto {
-    fn summary(&self) -> &'static str {
-        "five tokens where at most four requests can run, else three; none from 32 running requests"
-    }
-
-    fn source(&self) -> &'static str {
-        "TensorRT-LLM auto_heuristic.py @7274a594"
-    }
-
-    fn sees(&self) -> &'static str {
-        "length of the running list; the engine's largest batch"
-    }
-
-    fn differences(&self) -> &'static str {
-        "its drafts are n-grams with matches of 3 and 5 tokens, which are settings of the draft, not of the policy. The largest \
-         batch is engine.max_num_seqs. The token budget is charged with the last batch's length"
+    fn about(&self) -> About {
+        About {
+            summary: "five tokens where at most four requests can run, else three; none from 32 running requests",
+            source: "TensorRT-LLM auto_heuristic.py @7274a594",
+            sees: "length of the running list; the engine's largest batch",
+            differences: "its drafts are n-grams with matches of 3 and 5 tokens, which are settings of the draft, \
+                          not of the policy. The largest batch is engine.max_num_seqs. The token budget is charged \
+                          with the last batch's length",
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -5,7 +5,7 @@
 //! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest token, which needs no
 //! draft token. Tokens are selected as in TETRIS, but here the number of verified tokens is a setting.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
@@ -28,22 +28,16 @@ impl Default for VerifyBudget {
 }
 
 impl Definition for VerifyBudget {
-    fn summary(&self) -> &'static str {
-        "drafts N tokens a request and verifies M a request on average, the newest one included, the best prefixes first"
-    }
-
-    fn source(&self) -> &'static str {
-        "wejoncy/sfllm PR #53, verify budget dNtM"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size; the confidence of each drafted token"
-    }
-
-    fn differences(&self) -> &'static str {
-        "N and M are the user's: d4t3 is an example. A half is rounded to the even number, as in Python. Ties go to the smaller \
-         position and then the smaller request. A request that may not draft so far takes part with what it has, so that less \
-         than the budget may be there"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts N tokens a request and verifies M a request on average, the newest one included, the \
+                      best prefixes first",
+            source: "wejoncy/sfllm PR #53, verify budget dNtM",
+            sees: "batch size; the confidence of each drafted token",
+            differences: "N and M are the user's: d4t3 is an example. A half is rounded to the even number, as in \
+                          Python. Ties go to the smaller position and then the smaller request. A request that may \
+                          not draft so far takes part with what it has, so that less than the budget may be there",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -32,7 +32,7 @@
 //! 12. **Lateness** (`lateness.rs`, off by default): while requests are about as fast as their TPOT bound, a second
 //!     costs more.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::foresight::asking::{Asking, Asks, INTERVAL, WAYS};
 use crate::foresight::cost::Costs;
 use crate::foresight::door::{Door, alone_gain};
@@ -47,21 +47,15 @@ use foretoken_sim::{
 };
 
 impl Definition for Foresight {
-    fn summary(&self) -> &'static str {
-        "drafts and verifies the tokens that are worth their time, at the price that the batch could make without prompts"
-    }
-
-    fn source(&self) -> &'static str {
-        "our own: docs/foresight.md"
-    }
-
-    fn sees(&self) -> &'static str {
-        "confidences where the draft has them, accepted counts, pass times at start-up and of each step, batch, contexts, \
-         limits, prompts of the step"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts and verifies the tokens that are worth their time, at the price that the batch could \
+                      make without prompts",
+            source: "our own: docs/foresight.md",
+            sees: "confidences where the draft has them, accepted counts, pass times at start-up and of each step, \
+                   batch, contexts, limits, prompts of the step",
+            differences: "none",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

@@ -13,7 +13,7 @@
 //! drafted, so a deeper token is assumed to be as confident as the request's newest token. The draft passes that have
 //! run take no time in the estimate.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
 use crate::shared::survival::{RankedTokens, survivals};
 use foretoken_sim::{
@@ -51,29 +51,24 @@ impl Gated {
 }
 
 impl Definition for Gated {
-    fn summary(&self) -> &'static str {
-        match self.ragged {
-            true => {
-                "starts at the batch's best depth by confidence and drops the least likely slots while goodput rises"
-            }
-            false => "one depth for the batch: the most goodput by the summed survival of its confidences",
+    fn about(&self) -> About {
+        About {
+            summary: match self.ragged {
+                true => {
+                    "starts at the batch's best depth by confidence and drops the least likely slots while goodput \
+                     rises"
+                }
+                false => "one depth for the batch: the most goodput by the summed survival of its confidences",
+            },
+            source: match self.ragged {
+                true => "inference-lab 1.0.0 src/simulation/spec.rs, GatedBudget",
+                false => "inference-lab 1.0.0 src/simulation/spec.rs, GatedAggregate",
+            },
+            sees: "batch size, contexts; the confidence of each drafted token; the believed cost of passes",
+            differences: "the source knows all confidences of a round before it is drafted; here the next token is \
+                          taken to be as sure as the newest one, and the first is always drafted. Costs are the \
+                          linear belief's, not the true roofline's",
         }
-    }
-
-    fn source(&self) -> &'static str {
-        match self.ragged {
-            true => "inference-lab 1.0.0 src/simulation/spec.rs, GatedBudget",
-            false => "inference-lab 1.0.0 src/simulation/spec.rs, GatedAggregate",
-        }
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, contexts; the confidence of each drafted token; the believed cost of passes"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the source knows all confidences of a round before it is drafted; here the next token is taken to be as sure as the \
-         newest one, and the first is always drafted. Costs are the linear belief's, not the true roofline's"
     }
 
     fn beliefs(&self) -> Beliefs {

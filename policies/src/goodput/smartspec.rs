@@ -10,7 +10,7 @@
 //! match drafts nothing and makes one token. Each of the m requests with a match makes E(a, k) tokens. The policy's
 //! cost formula (belief) has one draft pass for all draft tokens, that is, parallel drafting (docs/model.md 3.1, 3.6).
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
 use crate::goodput::zero_lengths::ZeroLengths;
 use crate::shared::acceptance::{OwnRates, Rate};
@@ -67,37 +67,33 @@ impl Smartspec {
 }
 
 impl Definition for Smartspec {
-    fn summary(&self) -> &'static str {
-        match self.joint {
-            false => "one length a step: the best estimated goodput under the average acceptance rate",
-            true => "how many requests take part, and one length for them: the pair with the best estimated goodput",
-        }
-    }
-
-    fn source(&self) -> &'static str {
-        match self.joint {
-            false => "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, k only, errata corrected",
-            true => "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, errata corrected",
-        }
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, context and limits; accepted counts of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        match self.joint {
-            false => {
-                "Alg. 1 line 4 multiplies by n twice: corrected. The average's window is not given: 0.85 old + 0.15 new, \
-                 from the public code. The draft prefill is skipped as section 5 says, counted over the steps in which \
-                 somebody could draft; the public code does not skip it (skip_draft_prefill_above = 1)"
-            }
-            true => {
-                "as smartspec, and: the prefixes are those of the running decode requests. Admission, prefill chunks and \
-                 KV slots are the scheduler's, decided before (Alg. 2 line 5 asks for slots itself), so requests still \
-                 waiting are no candidates; those left out keep their KV and wait. It can starve the tail of the list. \
-                 No released code makes this choice"
-            }
+    fn about(&self) -> About {
+        About {
+            summary: match self.joint {
+                false => "one length a step: the best estimated goodput under the average acceptance rate",
+                true => {
+                    "how many requests take part, and one length for them: the pair with the best estimated goodput"
+                }
+            },
+            source: match self.joint {
+                false => "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, k only, errata corrected",
+                true => "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, errata corrected",
+            },
+            sees: "batch size, context and limits; accepted counts of past steps",
+            differences: match self.joint {
+                false => {
+                    "Alg. 1 line 4 multiplies by n twice: corrected. The average's window is not given: 0.85 old + \
+                     0.15 new, from the public code. The draft prefill is skipped as section 5 says, counted over the \
+                     steps in which somebody could draft; the public code does not skip it (skip_draft_prefill_above \
+                     = 1)"
+                }
+                true => {
+                    "as smartspec, and: the prefixes are those of the running decode requests. Admission, prefill \
+                     chunks and KV slots are the scheduler's, decided before (Alg. 2 line 5 asks for slots itself), \
+                     so requests still waiting are no candidates; those left out keep their KV and wait. It can \
+                     starve the tail of the list. No released code makes this choice"
+                }
+            },
         }
     }
 

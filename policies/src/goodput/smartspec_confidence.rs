@@ -5,7 +5,7 @@
 //! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows P
 //! + 1 steps (docs/model.md 3.1). The appendix gives no value for the threshold T.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depth, Estimate};
 use crate::shared::weighed::Weighed;
@@ -33,22 +33,17 @@ impl Default for SmartspecConfidence {
 }
 
 impl Definition for SmartspecConfidence {
-    fn summary(&self) -> &'static str {
-        "drafts while the last token's confidence is above a threshold, then verifies the length with the best goodput"
-    }
-
-    fn source(&self) -> &'static str {
-        "SmartSpec (arXiv 2406.14066) appendix, Alg. 3"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, context and limits; the confidence of each drafted token"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the loop guard propose_steps <= P allows P + 1 steps: corrected. The paper gives no threshold: 0.5 is ours. Alg. 3 does \
-         not say how goodput counts tokens: those above the threshold are predicted to be accepted, as the appendix's text \
-         says, and one verify length holds for the batch. At least one token is always drafted, even where none is verified"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts while the last token's confidence is above a threshold, then verifies the length with \
+                      the best goodput",
+            source: "SmartSpec (arXiv 2406.14066) appendix, Alg. 3",
+            sees: "batch size, context and limits; the confidence of each drafted token",
+            differences: "the loop guard propose_steps <= P allows P + 1 steps: corrected. The paper gives no \
+                          threshold: 0.5 is ours. Alg. 3 does not say how goodput counts tokens: those above the \
+                          threshold are predicted to be accepted, as the appendix's text says, and one verify length \
+                          holds for the batch. At least one token is always drafted, even where none is verified",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

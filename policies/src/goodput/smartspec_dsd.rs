@@ -6,7 +6,7 @@
 //! the earlier commit @647244ce (docs/model.md 3.3): always propose 8 tokens, none if the batch has more than 32
 //! requests, and verify at most 7.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::Ladder;
 use crate::goodput::zero_lengths::ZeroLengths;
 use crate::shared::acceptance::{OwnRates, Rate};
@@ -84,23 +84,20 @@ impl Default for SmartspecDsd {
 }
 
 impl Definition for SmartspecDsd {
-    fn summary(&self) -> &'static str {
-        "SmartSpec as first released: decides every 20 steps, 1.1 x goodput(0), stops at the first length that is no better"
-    }
-
-    fn source(&self) -> &'static str {
-        "LiuXiaoxuanPKU/vllm dsd @b427a138 vllm/spec_decode/dsd.py (n-gram: @647244ce)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, contexts and limits; accepted counts of past steps; the size of the KV pool where it is given"
-    }
-
-    fn differences(&self) -> &'static str {
-        "times are the belief's, with this step's chunks and gaps: the branch looks them up by (length bucket, batch, k), from \
-         a fit of its table at 32 requests and above, and adds a fitted overhead. A step's rate is over attempts; the branch \
-         counts every position. The pool's size is a setting (kv_tokens), off by default: the policy cannot see it. The branch \
-         charges 1.2 ms for n-gram at k = 0; here every verify length is charged the draft time of what was proposed"
+    fn about(&self) -> About {
+        About {
+            summary: "SmartSpec as first released: decides every 20 steps, 1.1 x goodput(0), stops at the first \
+                      length that is no better",
+            source: "LiuXiaoxuanPKU/vllm dsd @b427a138 vllm/spec_decode/dsd.py (n-gram: @647244ce)",
+            sees: "batch size, contexts and limits; accepted counts of past steps; the size of the KV pool where it \
+                   is given",
+            differences: "times are the belief's, with this step's chunks and gaps: the branch looks them up by \
+                          (length bucket, batch, k), from a fit of its table at 32 requests and above, and adds a \
+                          fitted overhead. A step's rate is over attempts; the branch counts every position. The \
+                          pool's size is a setting (kv_tokens), off by default: the policy cannot see it. The branch \
+                          charges 1.2 ms for n-gram at k = 0; here every verify length is charged the draft time of \
+                          what was proposed",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

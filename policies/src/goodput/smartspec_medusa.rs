@@ -6,7 +6,7 @@
 //! (docs/model.md 3.1): E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}. Eq. 10 as printed omits the case that
 //! nothing is accepted, and has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::heads::{Heads, MOST_HEADS};
 use crate::goodput::zero_lengths::ZeroLengths;
 use crate::shared::belief::{Belief, pass_s};
@@ -51,28 +51,22 @@ impl Default for SmartspecMedusa {
 }
 
 impl Definition for SmartspecMedusa {
-    fn summary(&self) -> &'static str {
-        "trees of Medusa heads: the widths with the best estimated goodput"
-    }
-
-    fn source(&self) -> &'static str {
-        "SmartSpec (arXiv 2406.14066) 4.3, 4.4 Eq. 10 (corrected), 7.2.2"
+    fn about(&self) -> About {
+        About {
+            summary: "trees of Medusa heads: the widths with the best estimated goodput",
+            source: "SmartSpec (arXiv 2406.14066) 4.3, 4.4 Eq. 10 (corrected), 7.2.2",
+            sees: "batch size, contexts and limits; the depth that past trees were accepted to",
+            differences: "Eq. 10 is corrected. The paper's simulation sets each head's rate; here it is learnt from \
+                          how deep trees were accepted, which is all a server sees. Widths are searched exactly, up \
+                          to max_tree_tokens; the paper does not say how. Heads may stay unused, down to no tree at \
+                          all; the paper's three do not. A request that may verify less than the whole tree gets the \
+                          levels that fit. Verification is greedy: Medusa's own typical acceptance is lossy. \
+                          Drafting is the experiment's (parallel for heads); there is no draft prefill to skip",
+        }
     }
 
     fn drafts_trees(&self) -> bool {
         true
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, contexts and limits; the depth that past trees were accepted to"
-    }
-
-    fn differences(&self) -> &'static str {
-        "Eq. 10 is corrected. The paper's simulation sets each head's rate; here it is learnt from how deep trees were accepted, \
-         which is all a server sees. Widths are searched exactly, up to max_tree_tokens; the paper does not say how. Heads may stay unused, down \
-         to no tree at all; the paper's three do not. A request \
-         that may verify less than the whole tree gets the levels that fit. Verification is greedy: Medusa's own typical \
-         acceptance is lossy. Drafting is the experiment's (parallel for heads); there is no draft prefill to skip"
     }
 
     fn beliefs(&self) -> Beliefs {

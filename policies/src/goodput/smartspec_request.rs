@@ -6,7 +6,7 @@
 //! requests under the global rate, here found as [`smartspec`](crate::Smartspec) does. Request i with the acceptance
 //! rate αᵢ gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean length stays k. The requests' rates are windowed and start at 0.5.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
 use crate::goodput::request_rates::RequestRates;
 use crate::goodput::zero_lengths::ZeroLengths;
@@ -58,25 +58,19 @@ impl Default for SmartspecRequest {
 }
 
 impl Definition for SmartspecRequest {
-    fn summary(&self) -> &'static str {
-        "the best length of the batch, dealt out in proportion to each request's own acceptance rate"
-    }
-
-    fn source(&self) -> &'static str {
-        "SmartSpec (arXiv 2406.14066) 4.4, with the allocation of LiuXiaoxuanPKU/vllm req-dsd @b8688697"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, context and limits; accepted counts of past steps, request by request"
-    }
-
-    fn differences(&self) -> &'static str {
-        "req-dsd's allocation in SmartSpec's place: every step and before drafting. The branch decides every 200th step, after \
-         drafting, and proposes the batch's k in between. Rates are ratios of sums over the window (the branch takes the mean \
-         of a request's ratios, which is biased). The batch's rate is SmartSpec's moving average: the branch's mean of past steps starts from the first one \
-         alone, which only its unreachable k = 0 keeps from being the last. Where no request has had anything accepted all \
-         get k. Costs are the belief, not the branch's coefficients. A request's history is \
-         forgotten when the request ends"
+    fn about(&self) -> About {
+        About {
+            summary: "the best length of the batch, dealt out in proportion to each request's own acceptance rate",
+            source: "SmartSpec (arXiv 2406.14066) 4.4, with the allocation of LiuXiaoxuanPKU/vllm req-dsd @b8688697",
+            sees: "batch size, context and limits; accepted counts of past steps, request by request",
+            differences: "req-dsd's allocation in SmartSpec's place: every step and before drafting. The branch \
+                          decides every 200th step, after drafting, and proposes the batch's k in between. Rates are \
+                          ratios of sums over the window (the branch takes the mean of a request's ratios, which is \
+                          biased). The batch's rate is SmartSpec's moving average: the branch's mean of past steps \
+                          starts from the first one alone, which only its unreachable k = 0 keeps from being the \
+                          last. Where no request has had anything accepted all get k. Costs are the belief, not the \
+                          branch's coefficients. A request's history is forgotten when the request ends",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

@@ -7,7 +7,7 @@
 //! run as published. This policy uses the branch's formulas. Each known mistake in the formulas can be switched on or
 //! off by a parameter.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::goodput::smartspec_dsd::Proposer;
 use crate::goodput::turbospec_cost::{Coefficients, DraftCost, Load, TargetCost};
 use crate::shared::acceptance::{OwnRates, Rate, RunningMean};
@@ -65,23 +65,19 @@ impl Default for Turbospec {
 }
 
 impl Definition for Turbospec {
-    fn summary(&self) -> &'static str {
-        "every 200 steps the length with the best estimated goodput, never 0, kept until the next time"
-    }
-
-    fn source(&self) -> &'static str {
-        "TurboSpec (arXiv 2406.14066 v3); LiuXiaoxuanPKU/vllm batch-dsd @b08a7d37 vllm/v1/spec_decode/auto_tuner.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "requests and tokens of the step, contexts and limits; accepted counts of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "costs are the belief's unless coefficients says otherwise. The branch never turns speculation off (k_start = 1), though \
-         the paper says it can (k_start = 0). It is counted in engine steps and decides in those that are multiples of 200 and \
-         draft; until the first of them the full length is proposed and verified. A step's rate is over attempts; the branch \
-         takes all drafts. A chunk's request counts the prompt so far as its KV, not the whole prompt"
+    fn about(&self) -> About {
+        About {
+            summary: "every 200 steps the length with the best estimated goodput, never 0, kept until the next time",
+            source: "TurboSpec (arXiv 2406.14066 v3); LiuXiaoxuanPKU/vllm batch-dsd @b08a7d37 \
+                     vllm/v1/spec_decode/auto_tuner.py",
+            sees: "requests and tokens of the step, contexts and limits; accepted counts of past steps",
+            differences: "costs are the belief's unless coefficients says otherwise. The branch never turns \
+                          speculation off (k_start = 1), though the paper says it can (k_start = 0). It is counted \
+                          in engine steps and decides in those that are multiples of 200 and draft; until the first \
+                          of them the full length is proposed and verified. A step's rate is over attempts; the \
+                          branch takes all drafts. A chunk's request counts the prompt so far as its KV, not the \
+                          whole prompt",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -3,7 +3,7 @@
 //!
 //! Source: kekzl/imp PR #1801 (2026-08-27), on by default there.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
@@ -32,21 +32,15 @@ impl Default for Aimd {
 }
 
 impl Definition for Aimd {
-    fn summary(&self) -> &'static str {
-        "each request's length up by one after a draft accepted in full, else down by one; off where drafts do not pay"
-    }
-
-    fn source(&self) -> &'static str {
-        "kekzl/imp PR #1801 (2026-08-27)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted counts of a request's past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "imp's cap and the length it starts from were not found: 8, and 1. A draft cut short by the engine counts by what was \
-         verified of it; a request that stopped never drafts again"
+    fn about(&self) -> About {
+        About {
+            summary: "each request's length up by one after a draft accepted in full, else down by one; off where \
+                      drafts do not pay",
+            source: "kekzl/imp PR #1801 (2026-08-27)",
+            sees: "accepted counts of a request's past steps",
+            differences: "imp's cap and the length it starts from were not found: 8, and 1. A draft cut short by the \
+                          engine counts by what was verified of it; a request that stopped never drafts again",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -3,7 +3,7 @@
 //!
 //! Source: osaurus/vmlx PR #2624 (2026).
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
@@ -29,21 +29,16 @@ impl Default for Downshift {
 }
 
 impl Definition for Downshift {
-    fn summary(&self) -> &'static str {
-        "each request's length one or two tokens lower where the share of its drafts that are accepted is low"
-    }
-
-    fn source(&self) -> &'static str {
-        "osaurus/vmlx PR #2624"
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted and drafted counts of a request's past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the pull request gives depths and shares, not what a share is over: here over all that was verified of the request's \
-         drafts so far, without a warm-up, so that a length comes back as the share recovers"
+    fn about(&self) -> About {
+        About {
+            summary: "each request's length one or two tokens lower where the share of its drafts that are accepted \
+                      is low",
+            source: "osaurus/vmlx PR #2624",
+            sees: "accepted and drafted counts of a request's past steps",
+            differences: "the pull request gives depths and shares, not what a share is over: here over all that was \
+                          verified of the request's drafts so far, without a warm-up, so that a length comes back as \
+                          the share recovers",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

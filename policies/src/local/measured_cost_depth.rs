@@ -6,7 +6,7 @@
 //! t(d) is the time of a step with d draft tokens. omlx's depth 0, which switches drafting off, is left out, because
 //! its constants were not found.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -56,23 +56,18 @@ impl Default for MeasuredCostDepth {
 }
 
 impl Definition for MeasuredCostDepth {
-    fn summary(&self) -> &'static str {
-        "the length with the most expected tokens per measured time of a round, with probes of other lengths"
-    }
-
-    fn source(&self) -> &'static str {
-        "jundot/omlx _DepthController, omlx/patches/mlx_lm_mtp/batch_generator.py (v0.5.4rc1 and later)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted counts and times of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "known from a port, not from omlx itself. Parking (depth 0) is left out: its constants were not found, and the longest \
-         draft is an example. The warm-up tries each length for one round. omlx serves a few requests; here the batch has one \
-         length, a round's time is that of drafting and the target pass whatever the batch, and the length of a round is what \
-         most was drafted of it. The wall clock is the sum of those times"
+    fn about(&self) -> About {
+        About {
+            summary: "the length with the most expected tokens per measured time of a round, with probes of other \
+                      lengths",
+            source: "jundot/omlx _DepthController, omlx/patches/mlx_lm_mtp/batch_generator.py (v0.5.4rc1 and later)",
+            sees: "accepted counts and times of past steps",
+            differences: "known from a port, not from omlx itself. Parking (depth 0) is left out: its constants were \
+                          not found, and the longest draft is an example. The warm-up tries each length for one \
+                          round. omlx serves a few requests; here the batch has one length, a round's time is that \
+                          of drafting and the target pass whatever the batch, and the length of a round is what most \
+                          was drafted of it. The wall clock is the sum of those times",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

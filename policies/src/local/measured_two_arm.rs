@@ -4,7 +4,7 @@
 //! Source: lablup/mlxcel PR #1295 (2026-08-22), `BlockThroughputController`. It decides by measured time, which
 //! includes costs that accepted counts do not show.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -52,22 +52,17 @@ impl Default for MeasuredTwoArm {
 }
 
 impl Definition for MeasuredTwoArm {
-    fn summary(&self) -> &'static str {
-        "holds one of two lengths and tries the other for a window now and then, by measured tokens a second"
-    }
-
-    fn source(&self) -> &'static str {
-        "lablup/mlxcel PR #1295 (2026-08-22), BlockThroughputController"
-    }
-
-    fn sees(&self) -> &'static str {
-        "emitted tokens and time of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the two lengths are the user's: 2 and 4 are an example. mlxcel serves one request at a time and leaves out rounds that \
-         the end of the output cuts short; here the batch has one length, and a round counts where everybody drafted all of it. \
-         A round's time is that of drafting and the target pass, prompts that ride along included"
+    fn about(&self) -> About {
+        About {
+            summary: "holds one of two lengths and tries the other for a window now and then, by measured tokens a \
+                      second",
+            source: "lablup/mlxcel PR #1295 (2026-08-22), BlockThroughputController",
+            sees: "emitted tokens and time of past steps",
+            differences: "the two lengths are the user's: 2 and 4 are an example. mlxcel serves one request at a \
+                          time and leaves out rounds that the end of the output cuts short; here the batch has one \
+                          length, and a round counts where everybody drafted all of it. A round's time is that of \
+                          drafting and the target pass, prompts that ride along included",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

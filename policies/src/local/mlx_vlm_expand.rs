@@ -6,7 +6,7 @@
 //! The rule uses no times. mlxcel's issue #1207 reports a load where the share is 58.5 %. This is below 65 %, so
 //! requests keep the shorter length and lose 5 %.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
@@ -37,21 +37,16 @@ impl Default for MlxVlmExpand {
 }
 
 impl Definition for MlxVlmExpand {
-    fn summary(&self) -> &'static str {
-        "each request drafts the longer of two lengths while most of its rounds accepted the whole shorter one"
-    }
-
-    fn source(&self) -> &'static str {
-        "mlx-vlm _effective_mtp_block_size, as kept in lablup/mlxcel PR #1295"
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted counts of a request's past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the two lengths are the user's: 2 and 4 are an example. mlx-vlm serves one request at a time; here each has its own \
-         rounds. A round that had no room for the shorter length is left out"
+    fn about(&self) -> About {
+        About {
+            summary: "each request drafts the longer of two lengths while most of its rounds accepted the whole \
+                      shorter one",
+            source: "mlx-vlm _effective_mtp_block_size, as kept in lablup/mlxcel PR #1295",
+            sees: "accepted counts of a request's past steps",
+            differences: "the two lengths are the user's: 2 and 4 are an example. mlx-vlm serves one request at a \
+                          time; here each has its own rounds. A round that had no room for the shorter length is \
+                          left out",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -1,7 +1,7 @@
 //! `autoregressive`: no speculation; the plain engine without a drafter (INVARIANTS.md, 7). It is the baseline of every
 //! comparison.
 
-use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Definition, PolicyContext};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
@@ -11,20 +11,13 @@ use serde::{Deserialize, Serialize};
 pub struct Autoregressive {}
 
 impl Definition for Autoregressive {
-    fn summary(&self) -> &'static str {
-        "never drafts; one token a request and step, and the whole KV pool for the target"
-    }
-
-    fn source(&self) -> &'static str {
-        "the plain engine"
-    }
-
-    fn sees(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none"
+    fn about(&self) -> About {
+        About {
+            summary: "never drafts; one token a request and step, and the whole KV pool for the target",
+            source: "the plain engine",
+            sees: "nothing",
+            differences: "none",
+        }
     }
 
     fn is_blind(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `by-category`: a draft length for each category of requests. Each request states its category. A length of 0
 //! switches speculation off for a category.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_request::ByRequest;
 use foretoken_sim::{BatchView, MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
@@ -25,22 +25,17 @@ impl Default for ByCategory {
 }
 
 impl Definition for ByCategory {
-    fn summary(&self) -> &'static str {
-        "drafts k tokens, and for named categories of requests a length of their own; 0 opts them out"
-    }
-
-    fn source(&self) -> &'static str {
-        "asked for in SGLang #30263, vLLM #17984 and llama.cpp #23052: speculation switched off by request; in no release"
-    }
-
-    fn sees(&self) -> &'static str {
-        "the category of each request"
-    }
-
-    fn differences(&self) -> &'static str {
-        "no engine has it. The draft runs over the prompts of all requests, as EAGLE's does. vLLM gives all requests \
-         slots for the longest length of a step where it schedules asynchronously or on runner V2, so that an opted-out \
-         request still verifies padding beside one that drafts. The token budget is charged as in the last step"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts k tokens, and for named categories of requests a length of their own; 0 opts them out",
+            source: "asked for in SGLang #30263, vLLM #17984 and llama.cpp #23052: speculation switched off by \
+                     request; in no release",
+            sees: "the category of each request",
+            differences: "no engine has it. The draft runs over the prompts of all requests, as EAGLE's does. vLLM \
+                          gives all requests slots for the longest length of a step where it schedules \
+                          asynchronously or on runner V2, so that an opted-out request still verifies padding beside \
+                          one that drafts. The token budget is charged as in the last step",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -1,7 +1,7 @@
 //! `by-context`: a draft length for each request by the tokens of its context. A length of 0 from some number of tokens
 //! on switches speculation off for long contexts.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_request::ByRequest;
 use foretoken_sim::{BatchView, MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
@@ -23,22 +23,16 @@ impl Default for ByContext {
 }
 
 impl Definition for ByContext {
-    fn summary(&self) -> &'static str {
-        "drafts a length that depends on the request's context; by default none beyond 32,768 tokens"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM v0 --speculative-max-model-len (no drafts beyond a length); vLLM PR #54801 num_speculative_tokens_per_seq_len \
-         (open); asked for in vLLM #47602 and #52258"
-    }
-
-    fn sees(&self) -> &'static str {
-        "tokens of context of each request"
-    }
-
-    fn differences(&self) -> &'static str {
-        "each request gets its own length; PR #54801 takes one for the step. V1 reads speculative max_model_len and uses it \
-         for no request (#52258). The token budget is charged as in the last step"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts a length that depends on the request's context; by default none beyond 32,768 tokens",
+            source: "vLLM v0 --speculative-max-model-len (no drafts beyond a length); vLLM PR #54801 \
+                     num_speculative_tokens_per_seq_len (open); asked for in vLLM #47602 and #52258",
+            sees: "tokens of context of each request",
+            differences: "each request gets its own length; PR #54801 takes one for the step. V1 reads speculative \
+                          max_model_len and uses it for no request (#52258). The token budget is charged as in the \
+                          last step",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -1,7 +1,7 @@
 //! `fixed`: the same draft length for every request in every step (vLLM `num_speculative_tokens`, SGLang
 //! `--speculative-num-steps`). AdaSpec's experiments compare with k = 1, 3 and 5.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::look::{self, Look};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
@@ -25,20 +25,13 @@ impl Definition for Fixed {
         Some(format!("fixed-{}", self.k))
     }
 
-    fn summary(&self) -> &'static str {
-        "drafts k tokens for every request in every step"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM num_speculative_tokens; SGLang --speculative-num-steps"
-    }
-
-    fn sees(&self) -> &'static str {
-        "nothing"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none; k = 0 is the plain engine without a drafter"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts k tokens for every request in every step",
+            source: "vLLM num_speculative_tokens; SGLang --speculative-num-steps",
+            sees: "nothing",
+            differences: "none; k = 0 is the plain engine without a drafter",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -15,7 +15,7 @@
 //! every step takes the same time, so that everything is verified. That equals a fixed length and is refused here,
 //! unless `allow_degenerate` is set.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::sglang::dspark_relay::Relay;
 use crate::sglang::dspark_table::{CostTable, SpsTable};
 use crate::shared::profile::{capture_sizes, padded};
@@ -70,26 +70,24 @@ impl Default for Dspark {
 }
 
 impl Definition for Dspark {
-    fn summary(&self) -> &'static str {
-        "drafts whole blocks; verifies the tokens most likely to survive, as many as pay by a table of steps per second"
-    }
-
-    fn source(&self) -> &'static str {
-        "DSpark (arXiv 2607.05147) as in SGLang 0.5.23, srt/speculative/dspark_components/dspark_planner.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size and prefill tokens; the confidence of each drafted token, now and some rounds ago; step times at start-up"
-    }
-
-    fn differences(&self) -> &'static str {
-        "SGLang's defaults (static verification, no table) verify everything; here a table is profiled. Confidences are the \
-         draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). A preempted request keeps \
-         its last confidences, where SGLang starts it over, and batches beyond the captured sizes are trimmed too. SGLang \
-         does not mix prefill into decode steps; here its tokens count as tokens of the pass. SGLang's additive table comes \
-         from a file; here it is drafting by requests plus the target pass by tokens. The context at which steps are timed \
-         is not given by the source: 2048; `decide` tabulates passes over the state's own requests. That the draft makes a \
-         block in one pass is a setting of the draft, not of the policy"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts whole blocks; verifies the tokens most likely to survive, as many as pay by a table of \
+                      steps per second",
+            source: "DSpark (arXiv 2607.05147) as in SGLang 0.5.23, \
+                     srt/speculative/dspark_components/dspark_planner.py",
+            sees: "batch size and prefill tokens; the confidence of each drafted token, now and some rounds ago; \
+                   step times at start-up",
+            differences: "SGLang's defaults (static verification, no table) verify everything; here a table is \
+                          profiled. Confidences are the draft's probabilities, not those of DSpark's trained head, \
+                          and are not recalibrated (STS). A preempted request keeps its last confidences, where \
+                          SGLang starts it over, and batches beyond the captured sizes are trimmed too. SGLang does \
+                          not mix prefill into decode steps; here its tokens count as tokens of the pass. SGLang's \
+                          additive table comes from a file; here it is drafting by requests plus the target pass by \
+                          tokens. The context at which steps are timed is not given by the source: 2048; `decide` \
+                          tabulates passes over the state's own requests. That the draft makes a block in one pass \
+                          is a setting of the draft, not of the policy",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

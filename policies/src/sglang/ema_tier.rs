@@ -6,7 +6,7 @@
 //! restated in docs/model.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its
 //! motivation: no code computes it.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -83,12 +83,23 @@ impl EmaTier {
 }
 
 impl Definition for EmaTier {
-    fn summary(&self) -> &'static str {
-        match self.off_list {
-            OffList::Snap => {
-                "moves the batch between captured draft lengths by an average of accepted drafts, with hysteresis"
-            }
-            OffList::Add => "SGLang's second generation: as its first, but a start that is no candidate becomes one",
+    fn about(&self) -> About {
+        About {
+            summary: match self.off_list {
+                OffList::Snap => {
+                    "moves the batch between captured draft lengths by an average of accepted drafts, with hysteresis"
+                }
+                OffList::Add => {
+                    "SGLang's second generation: as its first, but a start that is no candidate becomes one"
+                }
+            },
+            source: match self.off_list {
+                OffList::Snap => "SGLang PR #21599, srt/speculative/adaptive_spec_params.py (generation 1)",
+                OffList::Add => "SGLang srt/speculative/adaptive_spec_params.py @13d3f642 (generation 2)",
+            },
+            sees: "accepted counts of past steps",
+            differences: "a request that had no room to draft is left out of a batch's mean; SGLang has no such \
+                          request",
         }
     }
 
@@ -97,23 +108,8 @@ impl Definition for EmaTier {
             ("sglang-gen1", OffList::Snap) => {
                 "SGLang's first generation of adaptive draft lengths: ema-tier by another name"
             }
-            _ => self.summary(),
+            _ => self.about().summary,
         }
-    }
-
-    fn source(&self) -> &'static str {
-        match self.off_list {
-            OffList::Snap => "SGLang PR #21599, srt/speculative/adaptive_spec_params.py (generation 1)",
-            OffList::Add => "SGLang srt/speculative/adaptive_spec_params.py @13d3f642 (generation 2)",
-        }
-    }
-
-    fn sees(&self) -> &'static str {
-        "accepted counts of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "a request that had no room to draft is left out of a batch's mean; SGLang has no such request"
     }
 
     fn learns_from_counts(&self) -> bool {

@@ -4,7 +4,7 @@
 //! Source: SGLang 0.5.23 `srt/speculative/adaptive_spec_params.py` (PR #24055), which was executed for the fixture that
 //! the tests compare with (`tests/policies`).
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::sglang::router::{Router, captured_sizes};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
@@ -132,24 +132,19 @@ pub(crate) fn check_candidates(
 }
 
 impl Definition for SglangGen3 {
-    fn summary(&self) -> &'static str {
-        "captured draft lengths by an average of accepted drafts, for each range of batch sizes by itself, 0 included"
-    }
-
-    fn source(&self) -> &'static str {
-        "SGLang 0.5.23, srt/speculative/adaptive_spec_params.py (PR #24055, generation 3)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "number of decode requests; accepted counts of past steps"
-    }
-
-    fn differences(&self) -> &'static str {
-        "a request that had no room to draft is left out of a batch's mean; SGLang has no such request. SGLang charges \
-         drafts to no token budget; here it is charged with the length of the last batch's slot, so a slot with a \
-         longer one has it from its second batch on. The captured sizes are SGLang's up to max_num_seqs. A slot's \
-         candidates must be sorted. At 0 steps SGLang extends the draft's KV all the same, unless \
-         SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND is set: engine.draft_gap has both"
+    fn about(&self) -> About {
+        About {
+            summary: "captured draft lengths by an average of accepted drafts, for each range of batch sizes by \
+                      itself, 0 included",
+            source: "SGLang 0.5.23, srt/speculative/adaptive_spec_params.py (PR #24055, generation 3)",
+            sees: "number of decode requests; accepted counts of past steps",
+            differences: "a request that had no room to draft is left out of a batch's mean; SGLang has no such \
+                          request. SGLang charges drafts to no token budget; here it is charged with the length of \
+                          the last batch's slot, so a slot with a longer one has it from its second batch on. The \
+                          captured sizes are SGLang's up to max_num_seqs. A slot's candidates must be sorted. At 0 \
+                          steps SGLang extends the draft's KV all the same, unless \
+                          SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND is set: engine.draft_gap has both",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -5,7 +5,7 @@
 //! `throughput_aware_spec_params.py` (@23570745); restated in docs/model.md 1.4. The pull request is open; 0.5.23 does
 //! not have it.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::sglang::gen3::{check_candidates, check_keys};
 use crate::sglang::router::{Router, captured_sizes};
 use crate::shared::profile::{PassTimes, uniform_pass};
@@ -78,23 +78,17 @@ impl SglangThroughput {
 }
 
 impl Definition for SglangThroughput {
-    fn summary(&self) -> &'static str {
-        "the length with the most expected tokens per profiled time of a round at this batch size"
-    }
-
-    fn source(&self) -> &'static str {
-        "SGLang PR #28045 (open), srt/speculative/throughput_aware_controller.py @088c5abe; in no release (absent from 0.5.23)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "number of decode requests; accepted counts of past steps; a cost table profiled at the start"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the slots are the example in SGLang's code, which has no default. The profile is exact, of S draft passes and \
-         a verify pass without prefill, at 2048 tokens of context (SGLang takes less where the model's context is \
-         short). A position's rate is over the requests that had it verified; in SGLang all have. Scores are in tokens \
-         a second"
+    fn about(&self) -> About {
+        About {
+            summary: "the length with the most expected tokens per profiled time of a round at this batch size",
+            source: "SGLang PR #28045 (open), srt/speculative/throughput_aware_controller.py @088c5abe; in no \
+                     release (absent from 0.5.23)",
+            sees: "number of decode requests; accepted counts of past steps; a cost table profiled at the start",
+            differences: "the slots are the example in SGLang's code, which has no default. The profile is exact, of \
+                          S draft passes and a verify pass without prefill, at 2048 tokens of context (SGLang takes \
+                          less where the model's context is short). A position's rate is over the requests that had \
+                          it verified; in SGLang all have. Scores are in tokens a second",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -8,7 +8,7 @@
 //! the algorithm lacks. The published code, `adaspec-code`, differs from the paper in drafter, verifier and SLO.
 //! `verifier = false` is the paper's AdaSpec⁻.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::acceptance::RunningMean;
 use crate::shared::belief::Belief;
 use crate::shared::estimator::{Depth, Depths, Estimate};
@@ -90,24 +90,18 @@ impl Adaspec {
 }
 
 impl Definition for Adaspec {
-    fn summary(&self) -> &'static str {
-        match self.verifier {
-            true => "drafts while confidences predict more throughput, drops unpromising tokens, keeps to the SLO",
-            false => "drafts while confidences predict more throughput, verifies all of it, keeps to the SLO",
+    fn about(&self) -> About {
+        About {
+            summary: match self.verifier {
+                true => "drafts while confidences predict more throughput, drops unpromising tokens, keeps to the SLO",
+                false => "drafts while confidences predict more throughput, verifies all of it, keeps to the SLO",
+            },
+            source: "AdaSpec (arXiv 2503.05096) Alg. 1-3; verifier = false is AdaSpec-",
+            sees: "batch size, contexts and limits; the confidence of each drafted token; the SLO",
+            differences: "this is the paper with its errata, not the code (see adaspec-code): the prediction \
+                          multiplies the last cumulative confidence (Eq. 7), every request counts one bonus token \
+                          (Eq. 6), lengths are capped at 8",
         }
-    }
-
-    fn source(&self) -> &'static str {
-        "AdaSpec (arXiv 2503.05096) Alg. 1-3; verifier = false is AdaSpec-"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, contexts and limits; the confidence of each drafted token; the SLO"
-    }
-
-    fn differences(&self) -> &'static str {
-        "this is the paper with its errata, not the code (see adaspec-code): the prediction multiplies the last cumulative \
-         confidence (Eq. 7), every request counts one bonus token (Eq. 6), lengths are capped at 8"
     }
 
     fn stops_for_slo(&self) -> bool {

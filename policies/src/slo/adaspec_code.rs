@@ -12,7 +12,7 @@
 //! - if drafting ended because the next pass was predicted not to pay, the choice of tokens to drop counts the time of
 //!   this next pass, which did not run.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::weighed::Weighed;
 use crate::slo::adaspec_code_cost::CodeCosts;
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
@@ -49,23 +49,19 @@ impl Default for AdaspecCode {
 }
 
 impl Definition for AdaspecCode {
-    fn summary(&self) -> &'static str {
-        "AdaSpec's published code: cost tables, lifetime mean of confidences, elimination by whole graph buckets, no SLO"
-    }
-
-    fn source(&self) -> &'static str {
-        "cerebellumking/AdaSpec @f3f2f481, vllm/spec_decode/draft_model_runner.py, top1_proposer.py, spec_decode_worker.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size, contexts and limits; the confidence of each drafted token; pass times at start-up"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the code's batches have one length and no prefill: a request that may not draft so far is counted with what it \
-         may, and prefill chunks and catch-up are not counted. Graphs are timed whole, so its overhead table (full run less \
-         graph replay) is 0. In its vLLM a request that is once not drafted for is never drafted for again: \
-         draft_gap = \"permanent\" does that"
+    fn about(&self) -> About {
+        About {
+            summary: "AdaSpec's published code: cost tables, lifetime mean of confidences, elimination by whole \
+                      graph buckets, no SLO",
+            source: "cerebellumking/AdaSpec @f3f2f481, vllm/spec_decode/draft_model_runner.py, top1_proposer.py, \
+                     spec_decode_worker.py",
+            sees: "batch size, contexts and limits; the confidence of each drafted token; pass times at start-up",
+            differences: "the code's batches have one length and no prefill: a request that may not draft so far is \
+                          counted with what it may, and prefill chunks and catch-up are not counted. Graphs are \
+                          timed whole, so its overhead table (full run less graph replay) is 0. In its vLLM a \
+                          request that is once not drafted for is never drafted for again: draft_gap = \"permanent\" \
+                          does that",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

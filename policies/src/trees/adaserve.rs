@@ -8,7 +8,7 @@
 //! are served in descending order of need, and no more nodes are chosen once the token budget is used up (docs/model.md
 //! 7.2).
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
 use crate::shared::estimator::Depths;
 use foretoken_sim::{
@@ -67,26 +67,23 @@ impl Adaserve {
 }
 
 impl Definition for Adaserve {
-    fn summary(&self) -> &'static str {
-        "beams by load; verifies what each request needs for its TPOT limit, then the most probable nodes of the batch"
-    }
-
-    fn source(&self) -> &'static str {
-        "AdaServe (arXiv 2501.12162v2) Alg. 1 and 2, errata corrected; settings of its artefact for Llama-3.1-70B"
+    fn about(&self) -> About {
+        About {
+            summary: "beams by load; verifies what each request needs for its TPOT limit, then the most probable \
+                      nodes of the batch",
+            source: "AdaServe (arXiv 2501.12162v2) Alg. 1 and 2, errata corrected; settings of its artefact for \
+                     Llama-3.1-70B",
+            sees: "batch size; each request's TPOT limit, time since its first decode step and tokens emitted since; \
+                   path probabilities",
+            differences: "Alg. 2 line 15 adds conditional probabilities: path probabilities here, as its text says. \
+                          The offsets c1, c2 and the cap n_max are not published: 0, 0 and no cap. The step time is \
+                          the belief's for the beams and the whole budget, where the artefact has two tables. Code \
+                          seen second-hand also stops at path probabilities of 0.04 and 0.02: not here",
+        }
     }
 
     fn drafts_trees(&self) -> bool {
         true
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size; each request's TPOT limit, time since its first decode step and tokens emitted since; path probabilities"
-    }
-
-    fn differences(&self) -> &'static str {
-        "Alg. 2 line 15 adds conditional probabilities: path probabilities here, as its text says. The offsets c1, c2 and the \
-         cap n_max are not published: 0, 0 and no cap. The step time is the belief's for the beams and the whole budget, \
-         where the artefact has two tables. Code seen second-hand also stops at path probabilities of 0.04 and 0.02: not here"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

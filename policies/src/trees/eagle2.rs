@@ -5,7 +5,7 @@
 //! names of SGLang, which builds these trees for every EAGLE draft. SGLang's automatic choice is 5 steps, top 4, 8
 //! draft tokens (docs/model.md 1.6).
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, DraftLimits, DraftPlan, DraftShape, Drafts, Growth, MAX_TREE_TOKENS, SpecPolicy, Speculation,
 };
@@ -45,25 +45,20 @@ impl Eagle2 {
 }
 
 impl Definition for Eagle2 {
-    fn summary(&self) -> &'static str {
-        "a draft tree that grows where the draft is confident; its most probable nodes are verified"
-    }
-
-    fn source(&self) -> &'static str {
-        "EAGLE-2 (arXiv 2406.16858) 4.1 and 4.2; numbers of SGLang's automatic choice (5 steps, top 4, 8 draft tokens)"
+    fn about(&self) -> About {
+        About {
+            summary: "a draft tree that grows where the draft is confident; its most probable nodes are verified",
+            source: "EAGLE-2 (arXiv 2406.16858) 4.1 and 4.2; numbers of SGLang's automatic choice (5 steps, top 4, 8 \
+                     draft tokens)",
+            sees: "the draft's probability of each node",
+            differences: "verification is greedy. SGLang draws the first level in the draft's extension over what \
+                          was accepted: here that is draft pass 1. A tree is cut to a request's limit, where SGLang \
+                          always verifies num_draft_tokens",
+        }
     }
 
     fn drafts_trees(&self) -> bool {
         true
-    }
-
-    fn sees(&self) -> &'static str {
-        "the draft's probability of each node"
-    }
-
-    fn differences(&self) -> &'static str {
-        "verification is greedy. SGLang draws the first level in the draft's extension over what was accepted: here that is \
-         draft pass 1. A tree is cut to a request's limit, where SGLang always verifies num_draft_tokens"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

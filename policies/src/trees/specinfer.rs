@@ -7,7 +7,7 @@
 //! (8), in all `max_spec_tree_token_num` = 20 nodes. The AdaSpec paper compares with SpecInfer's chain, "SpecInfer*"
 //! (docs/model.md 5.3).
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, DraftLimits, DraftPlan, DraftShape, Drafts, Growth, MAX_SPEC_LEN, MAX_TREE_TOKENS, SpecPolicy,
     Speculation,
@@ -49,28 +49,23 @@ impl Specinfer {
 }
 
 impl Definition for Specinfer {
-    fn summary(&self) -> &'static str {
-        match self.expansion.iter().all(|&children| children == 1) {
-            true => "one static chain for every request: a token tree of width 1",
-            false => "one static token tree for every request, given by the children of a node at each depth",
+    fn about(&self) -> About {
+        About {
+            summary: match self.expansion.iter().all(|&children| children == 1) {
+                true => "one static chain for every request: a token tree of width 1",
+                false => "one static token tree for every request, given by the children of a node at each depth",
+            },
+            source: "SpecInfer (arXiv 2305.09781) section 3; vector of FlexFlow's spec_infer: 1, 1, expansion_degree \
+                     3, then 1 to depth 8",
+            sees: "nothing; where a tree does not fit a request's limit, the draft's path probabilities choose what \
+                   is verified",
+            differences: "one draft model: no merging of several models' trees. Verification is greedy; the \
+                          multi-step speculative sampling of section 4 is not modelled",
         }
-    }
-
-    fn source(&self) -> &'static str {
-        "SpecInfer (arXiv 2305.09781) section 3; vector of FlexFlow's spec_infer: 1, 1, expansion_degree 3, then 1 to depth 8"
     }
 
     fn drafts_trees(&self) -> bool {
         self.expansion.iter().any(|&children| children > 1)
-    }
-
-    fn sees(&self) -> &'static str {
-        "nothing; where a tree does not fit a request's limit, the draft's path probabilities choose what is verified"
-    }
-
-    fn differences(&self) -> &'static str {
-        "one draft model: no merging of several models' trees. Verification is greedy; the multi-step speculative sampling of \
-         section 4 is not modelled"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

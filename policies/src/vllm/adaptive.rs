@@ -14,7 +14,7 @@
 //! draft tokens decide which of them are verified. By default the policy leaves draft tokens unverified from the first
 //! steps on, without a warm-up.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use crate::shared::survival::{RankedTokens, best_budget, survivals};
 use crate::shared::weighed::Weighed;
 use crate::vllm::acceptance_estimator::AcceptanceEstimator;
@@ -66,28 +66,24 @@ impl Default for VllmAdaptive {
 }
 
 impl Definition for VllmAdaptive {
-    fn summary(&self) -> &'static str {
-        "drafts whole windows; verifies the tokens most likely to survive, as many as pay by a measured cost table"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM 0.33.0 (PRs #47808, #52228), v1/worker/gpu/spec_decode/adaptive_verification.py, acceptance_estimator.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "batch size and prefill tokens; the confidence of each drafted token, now and one round ago; accepted counts; \
-         pass times at start-up"
-    }
-
-    fn differences(&self) -> &'static str {
-        "vLLM counts a prompt that ends in this step as a sampling request: the view does not say which end, so none \
-         does. It drafts whole windows and schedules what fits, here a request that may draft less drafts less. In the step \
-         after a prompt that took several chunks, vLLM's budget sees confidences drafted in the middle of the prompt, here \
-         that request counts as certain; a preempted request keeps its last confidences, where vLLM starts it over. vLLM \
-         scores the likeliest token, which is the drafted one where the draft is greedy, as here. It predicts when it \
-         drafts, here when the step is verified: a refit between shows at once. Each shape is timed once, where vLLM takes \
-         the median of five. `decide` tabulates passes over the state's own requests instead of such of \
-         profile_context_len tokens"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts whole windows; verifies the tokens most likely to survive, as many as pay by a measured \
+                      cost table",
+            source: "vLLM 0.33.0 (PRs #47808, #52228), v1/worker/gpu/spec_decode/adaptive_verification.py, \
+                     acceptance_estimator.py",
+            sees: "batch size and prefill tokens; the confidence of each drafted token, now and one round ago; \
+                   accepted counts; pass times at start-up",
+            differences: "vLLM counts a prompt that ends in this step as a sampling request: the view does not say \
+                          which end, so none does. It drafts whole windows and schedules what fits, here a request \
+                          that may draft less drafts less. In the step after a prompt that took several chunks, \
+                          vLLM's budget sees confidences drafted in the middle of the prompt, here that request \
+                          counts as certain; a preempted request keeps its last confidences, where vLLM starts it \
+                          over. vLLM scores the likeliest token, which is the drafted one where the draft is greedy, \
+                          as here. It predicts when it drafts, here when the step is verified: a refit between shows \
+                          at once. Each shape is timed once, where vLLM takes the median of five. `decide` tabulates \
+                          passes over the state's own requests instead of such of profile_context_len tokens",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -4,7 +4,7 @@
 //! Source: a branch of vLLM, `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88),
 //! restated in docs/model.md 4.6 (g). No release has it, 0.33.0 included.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{
     BatchView, Continue, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants,
 };
@@ -29,21 +29,15 @@ impl Default for ConfidenceStop {
 }
 
 impl Definition for ConfidenceStop {
-    fn summary(&self) -> &'static str {
-        "drafts for everybody until no request's chain is confident any more"
-    }
-
-    fn source(&self) -> &'static str {
-        "a branch of vLLM @41f9ab88, v1/worker/gpu/spec_decode/confidence_stop.py; in no release (absent from 0.33.0)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "confidences of the step's own drafts"
-    }
-
-    fn differences(&self) -> &'static str {
-        "vLLM has no default threshold. A request that may draft less than the others takes part as far as it may, and \
-         keeps nobody drafting after that"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts for everybody until no request's chain is confident any more",
+            source: "a branch of vLLM @41f9ab88, v1/worker/gpu/spec_decode/confidence_stop.py; in no release (absent \
+                     from 0.33.0)",
+            sees: "confidences of the step's own drafts",
+            differences: "vLLM has no default threshold. A request that may draft less than the others takes part as \
+                          far as it may, and keeps nobody drafting after that",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

@@ -4,7 +4,7 @@
 //! `[bs_lo, bs_hi, ctx_lo, ctx_hi, K]` of `num_speculative_tokens_per_batch_size` holds for batch sizes and contexts in
 //! its ranges, both ends included. vLLM's own entry `[bs_lo, bs_hi, K]` holds for all contexts.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -40,21 +40,16 @@ impl VllmContext {
 }
 
 impl Definition for VllmContext {
-    fn summary(&self) -> &'static str {
-        "one length a step, from a table by batch size and mean context"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM RFC #48627 and PR #48944 (open): num_speculative_tokens_per_batch_size with a context axis"
-    }
-
-    fn sees(&self) -> &'static str {
-        "number of requests scheduled in the step, prefilling ones included; tokens of context of the decode requests"
-    }
-
-    fn differences(&self) -> &'static str {
-        "a step has one length, by the mean context of its decode requests: which context stands for a step is assumed. \
-         It runs as vLLM's EAGLE drafter does, without what vLLM's own table changes (piecewise graphs)"
+    fn about(&self) -> About {
+        About {
+            summary: "one length a step, from a table by batch size and mean context",
+            source: "vLLM RFC #48627 and PR #48944 (open): num_speculative_tokens_per_batch_size with a context axis",
+            sees: "number of requests scheduled in the step, prefilling ones included; tokens of context of the \
+                   decode requests",
+            differences: "a step has one length, by the mean context of its decode requests: which context stands \
+                          for a step is assumed. It runs as vLLM's EAGLE drafter does, without what vLLM's own table \
+                          changes (piecewise graphs)",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

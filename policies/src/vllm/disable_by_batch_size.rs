@@ -3,7 +3,7 @@
 //! Source: vllm-project/vllm PR #4592, `speculative_disable_by_batch_size` of the v0 engine (it is in 0.6.3), restated
 //! in docs/model.md 4.6 (a). V1 does not have it, 0.33.0 included.
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
@@ -26,22 +26,17 @@ impl Default for DisableByBatchSize {
 }
 
 impl Definition for DisableByBatchSize {
-    fn summary(&self) -> &'static str {
-        "drafts k tokens for every request, and none while the running list is long"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM PR #4592, speculative_disable_by_batch_size of the v0 engine (0.6.3); in no release of V1 (absent from 0.33.0)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "length of the running list"
-    }
-
-    fn differences(&self) -> &'static str {
-        "vLLM has no default threshold. v0 never drafts again for a request that it once left out, since the draft's \
-         KV has a hole: set engine.draft_gap = \"permanent\" for that. The token budget is charged as in the last \
-         step, so drafting resumes one step after the list got shorter"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts k tokens for every request, and none while the running list is long",
+            source: "vLLM PR #4592, speculative_disable_by_batch_size of the v0 engine (0.6.3); in no release of V1 \
+                     (absent from 0.33.0)",
+            sees: "length of the running list",
+            differences: "vLLM has no default threshold. v0 never drafts again for a request that it once left out, \
+                          since the draft's KV has a hole: set engine.draft_gap = \"permanent\" for that. The token \
+                          budget is charged as in the last step, so drafting resumes one step after the list got \
+                          shorter",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -5,7 +5,7 @@
 //! @1447128d), which is in no release; restated in docs/model.md 4.6 (f). It is not a setting of `threshold`, because
 //! it ignores the first draft token's confidence.
 
-use crate::definition::{BadParameter, Beliefs, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Beliefs, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -29,21 +29,14 @@ impl Default for DraftConfidence {
 }
 
 impl Definition for DraftConfidence {
-    fn summary(&self) -> &'static str {
-        "drafts to the end, verifies up to the first token whose mean confidence fell short"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM PR #35301, v1/spec_decode/draft_length_policy.py; in no release (absent from 0.33.0)"
-    }
-
-    fn sees(&self) -> &'static str {
-        "confidences of the step's own drafts"
-    }
-
-    fn differences(&self) -> &'static str {
-        "the mean is over the requests that drafted the token; in vLLM all of them do. Off in vLLM by default: 0.6 and \
-         10 are from the pull request's table"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts to the end, verifies up to the first token whose mean confidence fell short",
+            source: "vLLM PR #35301, v1/spec_decode/draft_length_policy.py; in no release (absent from 0.33.0)",
+            sees: "confidences of the step's own drafts",
+            differences: "the mean is over the requests that drafted the token; in vLLM all of them do. Off in vLLM \
+                          by default: 0.6 and 10 are from the pull request's table",
+        }
     }
 
     fn beliefs(&self) -> Beliefs {

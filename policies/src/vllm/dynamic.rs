@@ -4,7 +4,7 @@
 //! `v1/spec_decode/dynamic/utils.py`; version 0.33.0 of `utils.py` was executed for the fixture that the tests compare
 //! with (`tests/policies`).
 
-use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::definition::{About, BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::ByBatchSize;
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
@@ -39,23 +39,17 @@ impl VllmDynamic {
 }
 
 impl Definition for VllmDynamic {
-    fn summary(&self) -> &'static str {
-        "one length a step, from a table by batch size"
-    }
-
-    fn source(&self) -> &'static str {
-        "vLLM 0.33.0 num_speculative_tokens_per_batch_size (PR #32374), v1/spec_decode/dynamic/utils.py"
-    }
-
-    fn sees(&self) -> &'static str {
-        "number of requests scheduled in the step, prefilling ones included"
-    }
-
-    fn differences(&self) -> &'static str {
-        "vLLM drafts at the end of the step before, by its batch size; here a step's own batch counts. The token \
-         budget is charged with the last batch's K, so a longer K comes one step after the batch shrank, as in vLLM, \
-         and a shorter one at once, where vLLM still verifies what it has. num_speculative_tokens is the table's \
-         largest K. vLLM sorts ranges; here they must be sorted"
+    fn about(&self) -> About {
+        About {
+            summary: "one length a step, from a table by batch size",
+            source: "vLLM 0.33.0 num_speculative_tokens_per_batch_size (PR #32374), v1/spec_decode/dynamic/utils.py",
+            sees: "number of requests scheduled in the step, prefilling ones included",
+            differences: "vLLM drafts at the end of the step before, by its batch size; here a step's own batch \
+                          counts. The token budget is charged with the last batch's K, so a longer K comes one step \
+                          after the batch shrank, as in vLLM, and a shorter one at once, where vLLM still verifies \
+                          what it has. num_speculative_tokens is the table's largest K. vLLM sorts ranges; here they \
+                          must be sorted",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

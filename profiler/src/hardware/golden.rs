@@ -18,7 +18,6 @@ pub struct Golden {
     pub method: String,
     /// Whether the target thought before its answers.
     pub thinking: bool,
-    /// The preset of the drafter, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drafter: Option<String>,
     /// GPU, engine and sampling of the measurement.

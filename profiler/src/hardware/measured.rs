@@ -61,7 +61,6 @@ impl MeasuredSpec {
         Ok(())
     }
 
-    /// Builds the latency model that interpolates between the measured sizes.
     pub fn build(&self) -> Result<Measured, BadLatency> {
         self.check()?;
         let curve = |points: &[(u64, f64)]| Curve(points.iter().map(|&(x, s)| (x, Time::from_s(s))).collect());

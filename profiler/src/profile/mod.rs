@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Version of the format of the profile's file.
     pub schema_version: u32,
     /// Version of the Foretoken that measured the profile.
     pub foretoken: String,

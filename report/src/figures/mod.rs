@@ -147,16 +147,25 @@ const SPEEDUP: Quantity = Quantity {
     }),
 };
 
-const BEHIND_FASTEST: Quantity = Quantity {
-    title: "Behind the fastest",
-    axis: "mean latency above the fastest policy's (%)",
-    of: |c| c.behind.map(|b| b * 100.0),
+/// A quantity of which less is better, 0 at best.
+const LOSS: Quantity = Quantity {
+    title: "",
+    axis: "",
+    of: |_| None,
     scale: Scale::Change,
     decimals: 1,
     less_is_better: true,
     reference: Some(0.0),
-    title_note: of_batches,
+    title_note: nothing,
     mark: None,
+};
+
+const BEHIND_FASTEST: Quantity = Quantity {
+    title: "Behind the fastest",
+    axis: "mean latency above the fastest policy's (%)",
+    of: |c| c.behind.map(|b| b * 100.0),
+    title_note: of_batches,
+    ..LOSS
 };
 
 const MEAN_LATENCY: Quantity = Quantity {
@@ -165,10 +174,8 @@ const MEAN_LATENCY: Quantity = Quantity {
     of: Cell::e2e_mean_s,
     scale: Scale::Amount,
     decimals: 2,
-    less_is_better: true,
     reference: None,
-    title_note: nothing,
-    mark: None,
+    ..LOSS
 };
 
 const ATTAINMENT: Quantity = Quantity {
@@ -201,24 +208,14 @@ const REGRET: Quantity = Quantity {
     title: "Regret to oracle-goodput",
     axis: "mean end-to-end latency in excess of the oracle's (%)",
     of: |c| c.regret.map(|r| r * 100.0),
-    scale: Scale::Change,
-    decimals: 1,
-    less_is_better: true,
-    reference: Some(0.0),
-    title_note: nothing,
-    mark: None,
+    ..LOSS
 };
 
 const CHANGE: Quantity = Quantity {
     title: "Change in mean end-to-end latency",
     axis: "change of mean latency (%; below 0: faster)",
     of: |c| c.change.map(|r| r * 100.0),
-    scale: Scale::Change,
-    decimals: 1,
-    less_is_better: true,
-    reference: Some(0.0),
-    title_note: nothing,
-    mark: None,
+    ..LOSS
 };
 
 const KV_USE: Quantity = Quantity {
@@ -226,11 +223,8 @@ const KV_USE: Quantity = Quantity {
     axis: "most KV blocks in use at once (% of those usable)",
     of: |c| Some(c.summary.kv_use_peak * 100.0),
     scale: Scale::Percent,
-    decimals: 1,
-    less_is_better: true,
     reference: None,
-    title_note: nothing,
-    mark: None,
+    ..LOSS
 };
 
 const PREEMPTIONS: Quantity = Quantity {
@@ -238,11 +232,7 @@ const PREEMPTIONS: Quantity = Quantity {
     axis: "preemptions per 1,000 requests",
     of: |c| Some(c.summary.preemptions as f64 * 1e3 / c.summary.requests as f64),
     scale: Scale::Amount,
-    decimals: 1,
-    less_is_better: true,
-    reference: Some(0.0),
-    title_note: nothing,
-    mark: None,
+    ..LOSS
 };
 
 const E2E: Latency = Latency {

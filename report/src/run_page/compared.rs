@@ -36,26 +36,13 @@ pub struct Pair {
 type Measure = (&'static str, &'static str, fn(&Summary, &Summary) -> Option<f64>, Scale);
 
 const MEASURES: [Measure; 6] = [
-    ("E2E mean\n%", "change of the mean end-to-end latency", |a, b| relative(a.e2e?.mean, b.e2e?.mean), Scale::Change),
-    (
-        "TTFT mean\n%",
-        "change of the mean time to first token",
-        |a, b| relative(a.ttft?.mean, b.ttft?.mean),
-        Scale::Change,
-    ),
-    (
-        "TPOT p50\n%",
-        "change of the median time per output token",
-        |a, b| relative(a.tpot?.p50, b.tpot?.p50),
-        Scale::Change,
-    ),
-    ("TPOT p99\n%", "change of its 99th percentile", |a, b| relative(a.tpot?.p99, b.tpot?.p99), Scale::Change),
-    (
-        "goodput\n%",
-        "change of output tokens a second",
-        |a, b| relative(a.token_goodput_tok_s, b.token_goodput_tok_s),
-        Scale::Change,
-    ),
+    change("E2E mean\n%", "change of the mean end-to-end latency", |a, b| relative(a.e2e?.mean, b.e2e?.mean)),
+    change("TTFT mean\n%", "change of the mean time to first token", |a, b| relative(a.ttft?.mean, b.ttft?.mean)),
+    change("TPOT p50\n%", "change of the median time per output token", |a, b| relative(a.tpot?.p50, b.tpot?.p50)),
+    change("TPOT p99\n%", "change of its 99th percentile", |a, b| relative(a.tpot?.p99, b.tpot?.p99)),
+    change("goodput\n%", "change of output tokens a second", |a, b| {
+        relative(a.token_goodput_tok_s, b.token_goodput_tok_s)
+    }),
     (
         "SLO met\npoints",
         "change of the share of requests that met every bound, percentage points",
@@ -63,6 +50,10 @@ const MEASURES: [Measure; 6] = [
         Scale::Difference,
     ),
 ];
+
+const fn change(name: &'static str, meaning: &'static str, of: fn(&Summary, &Summary) -> Option<f64>) -> Measure {
+    (name, meaning, of, Scale::Change)
+}
 
 fn relative(own: f64, other: f64) -> Option<f64> {
     Some((own / other - 1.0) * 100.0).filter(|x| x.is_finite())

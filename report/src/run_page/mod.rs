@@ -53,7 +53,6 @@ pub struct RunFacts {
     pub compared: Option<Compared>,
     /// The break-even explorer in the page's folder; `None` if there is none.
     pub explorer: Option<Explorer>,
-    /// The version of Foretoken that makes the page.
     pub version: String,
 }
 

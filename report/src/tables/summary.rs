@@ -1,9 +1,11 @@
-//! `summary.parquet`: one row per run with all numbers of the run's [`Summary`].
+//! `summary.parquet`: one row per run with all numbers of the run's [`Summary`]. One list of the columns serves to
+//! write the table and to read it.
 
 use super::column::{Column, column};
+use super::frame::Frame;
 use super::writer::{CELLS, Table};
 use crate::{Cell, ReportError};
-use foretoken_sim::metrics::{Overload, PARTS, Quantiles, Slo, Totals};
+use foretoken_sim::metrics::{Lived, Overload, PARTS, Quantiles, Slo, Totals};
 use foretoken_sim::{RequestRecords, Summary};
 use std::path::Path;
 
@@ -16,13 +18,38 @@ use std::path::Path;
 /// parts of the mean E2E. A number that a run does not have is null. Counts by draft position are in
 /// `positions.parquet`.
 pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
-    let nothing = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
-    let names: Vec<_> = numbers(&nothing).into_iter().map(|(name, n)| (name, n.is_count())).collect();
+    let names: Vec<_> = numbers(&nothing()).into_iter().map(|(name, n)| (name, n.is_count())).collect();
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&names, &[]))?;
     for cells in cells.chunks(CELLS) {
         table.write(&cells.iter().map(Cell::key).collect::<Vec<_>>(), columns(&names, cells))?;
     }
     table.finish()
+}
+
+/// The summary of each row. The counts by draft position are missing, because another table has them. Tables of earlier
+/// versions lack the columns about overload and about the parts of the mean E2E; their rows have neither.
+pub(super) fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
+    let nothing = nothing();
+    let may_lack = |name: &str| name.starts_with("overload_") || name.starts_with("lived_");
+    let read = |(name, number): (String, Number)| -> Result<Vec<Number>, ReportError> {
+        Ok(match number {
+            Number::Count(_) => frame.counts(&name)?.into_iter().map(Number::Count).collect(),
+            Number::Real(_) if may_lack(&name) && !frame.has(&name) => vec![Number::Real(None); frame.height()],
+            Number::Real(_) => frame.reals(&name)?.into_iter().map(Number::Real).collect(),
+        })
+    };
+    let columns = numbers(&nothing).into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let summary = |row: usize| {
+        let (mut summary, mut columns) = (nothing.clone(), columns.iter());
+        each(&mut summary, |_, number| *number = columns.next().expect("a number of each column")[row]);
+        summary
+    };
+    Ok((0..frame.height()).map(summary).collect())
+}
+
+/// The summary of a run without requests.
+fn nothing() -> Summary {
+    Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1)
 }
 
 /// The first number of a run's summary that is infinite or not a number, as (name of its column, the number). `None` if
@@ -35,21 +62,8 @@ pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
     numbers(summary).into_iter().find_map(|(name, number)| Some((name, broken(number)?)))
 }
 
-/// The columns about the overload of a run. They are null for runs that kept up with their arrivals.
-pub(super) const OVERLOAD: [&str; 5] = [
-    "overload_offered_req_s",
-    "overload_completed_req_s",
-    "overload_waiting_half",
-    "overload_waiting_three_quarters",
-    "overload_waiting_end",
-];
-
-/// The name of the column for a part of the mean E2E, such as waiting.
-pub(super) fn lived_column(part: &str) -> String {
-    format!("lived_{part}_s")
-}
-
 /// A number of a run's summary. A real number is `None` if the summary does not have it.
+#[derive(Clone, Copy)]
 enum Number {
     Count(u64),
     Real(Option<f64>),
@@ -61,9 +75,17 @@ impl Number {
     }
 }
 
-/// Every number of a summary with the name of its column, in the order of the columns. The pattern lists every field of
-/// [`Summary`], so that the compiler reports a new field that is missing here.
+/// Every number of a summary with the name of its column, in the order of the columns.
 fn numbers(summary: &Summary) -> Vec<(String, Number)> {
+    let mut all = Vec::new();
+    each(&mut summary.clone(), |name, number| all.push((name.to_owned(), *number)));
+    all
+}
+
+/// Shows every number of a summary with the name of its column to `visit`, in the order of the columns, and keeps what
+/// `visit` makes of it. The pattern lists every field of [`Summary`], so that the compiler reports a new field that is
+/// missing here.
+fn each(summary: &mut Summary, visit: impl FnMut(&str, &mut Number)) {
     let Summary {
         requests,
         finished,
@@ -103,57 +125,93 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
         overload,
         lived,
     } = summary;
-    let count = |name: &str, n: &u64| (name.to_owned(), Number::Count(*n));
-    let real = |name: &str, x: Option<f64>| (name.to_owned(), Number::Real(x));
-    let mut all = vec![
-        count("requests", requests),
-        count("finished", finished),
-        count("rejected", rejected),
-        count("in_flight", in_flight),
-        count("preemptions", preemptions),
-        count("steps", steps),
-        count("request_steps", request_steps),
-        real("duration_s", Some(*duration_s)),
-        real("busy_s", Some(*busy_s)),
-        real("draft_time_share", Some(*draft_time_share)),
-    ];
+    let mut c = Columns(visit);
+    c.count("requests", requests);
+    c.count("finished", finished);
+    c.count("rejected", rejected);
+    c.count("in_flight", in_flight);
+    c.count("preemptions", preemptions);
+    c.count("steps", steps);
+    c.count("request_steps", request_steps);
+    c.real("duration_s", duration_s);
+    c.real("busy_s", busy_s);
+    c.real("draft_time_share", draft_time_share);
     for (metric, q) in [("queue", queue), ("ttft", ttft), ("tpot", tpot), ("itl", itl), ("e2e", e2e)] {
-        let parts = |q: &Quantiles| [q.mean, q.p50, q.p90, q.p99];
-        let values = q.as_ref().map_or([None; 4], |q| parts(q).map(Some));
-        let named = ["mean", "p50", "p90", "p99"].into_iter().zip(values);
-        all.extend(named.map(|(part, value)| real(&format!("{metric}_{part}_s"), value)));
+        let names = ["mean", "p50", "p90", "p99"].map(|part| format!("{metric}_{part}_s"));
+        let parts = c.together(names, q.map(|q| [q.mean, q.p50, q.p90, q.p99]));
+        *q = parts.map(|[mean, p50, p90, p99]| Quantiles { mean, p50, p90, p99 });
     }
-    all.extend([
-        count("output_tokens", output_tokens),
-        real("token_goodput_tok_s", Some(*token_goodput_tok_s)),
-        real("busy_token_goodput_tok_s", Some(*busy_token_goodput_tok_s)),
-        real("slo_goodput_req_s", *slo_goodput_req_s),
-        real("slo_token_goodput_tok_s", *slo_token_goodput_tok_s),
-        real("slo_attainment", *slo_attainment),
-        real("slo_ttft_s", *ttft_s),
-        real("slo_tpot_s", *tpot_s),
-        real("slo_e2e_s", *e2e_s),
-        count("drafted", drafted),
-        count("verified", verified),
-        count("accepted", accepted),
-        count("rounds", rounds),
-        real("drafted_per_step", Some(*drafted_per_step)),
-        real("verified_per_step", Some(*verified_per_step)),
-        real("accepted_per_step", Some(*accepted_per_step)),
-        real("acceptance_rate", *acceptance_rate),
-        real("mean_acceptance_length", *mean_acceptance_length),
-        real("mean_batch_size", Some(*mean_batch_size)),
-        real("kv_use_mean", Some(*kv_use_mean)),
-        real("kv_use_peak", Some(*kv_use_peak)),
-    ]);
-    let numbers = |o: &Overload| {
+    c.count("output_tokens", output_tokens);
+    c.real("token_goodput_tok_s", token_goodput_tok_s);
+    c.real("busy_token_goodput_tok_s", busy_token_goodput_tok_s);
+    c.maybe("slo_goodput_req_s", slo_goodput_req_s);
+    c.maybe("slo_token_goodput_tok_s", slo_token_goodput_tok_s);
+    c.maybe("slo_attainment", slo_attainment);
+    c.maybe("slo_ttft_s", ttft_s);
+    c.maybe("slo_tpot_s", tpot_s);
+    c.maybe("slo_e2e_s", e2e_s);
+    c.count("drafted", drafted);
+    c.count("verified", verified);
+    c.count("accepted", accepted);
+    c.count("rounds", rounds);
+    c.real("drafted_per_step", drafted_per_step);
+    c.real("verified_per_step", verified_per_step);
+    c.real("accepted_per_step", accepted_per_step);
+    c.maybe("acceptance_rate", acceptance_rate);
+    c.maybe("mean_acceptance_length", mean_acceptance_length);
+    c.real("mean_batch_size", mean_batch_size);
+    c.real("kv_use_mean", kv_use_mean);
+    c.real("kv_use_peak", kv_use_peak);
+    let names = ["offered_req_s", "completed_req_s", "waiting_half", "waiting_three_quarters", "waiting_end"];
+    let parts = overload.map(|o| {
         let [half, three_quarters, end] = o.waiting.map(|n| n as f64);
         [o.offered_req_s, o.completed_req_s, half, three_quarters, end]
-    };
-    let values = overload.as_ref().map_or([None; 5], |o| numbers(o).map(Some));
-    all.extend(OVERLOAD.into_iter().zip(values).map(|(name, value)| real(name, value)));
-    all.extend(PARTS.iter().map(|(part, of)| real(&lived_column(part), lived.as_ref().map(of))));
-    all
+    });
+    let parts = c.together(names.map(|name| format!("overload_{name}")), parts);
+    *overload = parts.map(|[offered_req_s, completed_req_s, waiting @ ..]| {
+        let waiting = waiting.map(|n| n as u64);
+        Overload { offered_req_s, completed_req_s, waiting }
+    });
+    let names = PARTS.map(|(part, _)| format!("lived_{part}_s"));
+    let parts = c.together(names, lived.map(|lived| PARTS.map(|(_, of)| of(&lived))));
+    // The order is that of `PARTS`.
+    *lived = parts.map(|[decoding_s, drafting_s, verifying_s, rejected_s, prompts_s, host_s, waiting_s, kv_lost_s]| {
+        Lived { waiting_s, prompts_s, decoding_s, drafting_s, verifying_s, rejected_s, host_s, kv_lost_s }
+    });
+}
+
+/// Shows numbers to the function, and puts its numbers in their place.
+struct Columns<F>(F);
+
+impl<F: FnMut(&str, &mut Number)> Columns<F> {
+    fn count(&mut self, name: &str, n: &mut u64) {
+        let mut number = Number::Count(*n);
+        (self.0)(name, &mut number);
+        if let Number::Count(own) = number {
+            *n = own;
+        }
+    }
+
+    fn maybe(&mut self, name: &str, x: &mut Option<f64>) {
+        let mut number = Number::Real(*x);
+        (self.0)(name, &mut number);
+        if let Number::Real(own) = number {
+            *x = own;
+        }
+    }
+
+    fn real(&mut self, name: &str, x: &mut f64) {
+        let mut number = Some(*x);
+        self.maybe(name, &mut number);
+        *x = number.unwrap_or(f64::NAN);
+    }
+
+    /// Numbers that a summary has all or none of.
+    fn together<const N: usize>(&mut self, names: [String; N], numbers: Option<[f64; N]>) -> Option<[f64; N]> {
+        let mut parts = numbers.map_or([None; N], |numbers| numbers.map(Some));
+        names.iter().zip(&mut parts).for_each(|(name, part)| self.maybe(name, part));
+        parts.iter().all(Option::is_some).then(|| parts.map(Option::unwrap_or_default))
+    }
 }
 
 /// The columns of `summary.parquet` after the key columns. `names` has (the column's name, is the number a count?) for
@@ -175,4 +233,27 @@ fn columns(names: &[(String, bool)], cells: &[Cell]) -> Vec<Column> {
         });
     }
     columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::report;
+
+    #[test]
+    fn every_number_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut cell = report(1, &[], &[], 1, 20).cells.remove(0);
+        let mut n = 0;
+        each(&mut cell.summary, |_, number| {
+            n += 1;
+            *number = if number.is_count() { Number::Count(n) } else { Number::Real(Some(n as f64)) };
+        });
+        assert!(n > 50 && cell.summary.overload.is_some() && cell.summary.lived.is_some(), "{:?}", cell.summary);
+        cell.summary.positions.clear();
+        let path = dir.path().join("summary.parquet");
+        write_summary(&path, std::slice::from_ref(&cell)).unwrap();
+        let read = read_summaries(&Frame::open(&path).unwrap()).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{:?}", [cell.summary]));
+    }
 }

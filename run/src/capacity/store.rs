@@ -24,7 +24,6 @@ pub struct Store {
     plan: String,
 }
 
-/// What is stored of a search.
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
     plan: String,

@@ -278,7 +278,6 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
 }
 
-/// Writes figures into the results folder.
 pub fn keep_figures(folder: &Folder, figures: &[Figure]) -> Result<()> {
     let to = folder.figures();
     make_folder(&to)?;

@@ -17,7 +17,6 @@ pub struct Mark {
     pub shard: Shard,
     /// The digest of the run's plan; it covers the experiment, the input files and Foretoken's version.
     pub digest: String,
-    /// The version of Foretoken that runs the shard.
     pub version: String,
     /// Are all cells of the shard finished? False as long as the shard runs, and if a cell failed.
     pub complete: bool,
@@ -107,7 +106,6 @@ impl Marks {
         Ok(Some(lock))
     }
 
-    /// Writes the progress file of a shard.
     pub fn write(&self, shard: Shard, manifest: &Manifest, complete: bool, timing: Timing) -> Result<()> {
         let mark = Mark { shard, digest: manifest.digest.clone(), version: manifest.version.clone(), complete, timing };
         let text = serde_json::to_string_pretty(&mark).expect("plain data always serialises") + "\n";

@@ -232,7 +232,6 @@ impl Runner<'_> {
 
 /// The result of running one policy on the requests of one seed: results, latency bounds and wall time.
 pub struct Played {
-    /// The run's results, as they are stored in the cell's file.
     pub stored: Stored,
     /// The latency bounds with which the run's `slo_attainment` was computed.
     pub slo: Slo,

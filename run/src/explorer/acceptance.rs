@@ -21,7 +21,6 @@ pub(super) const LONGEST: usize = 16;
 /// the policy asks for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Acceptance {
-    /// The acceptance source, with its settings as in an experiment.
     pub source: Rates,
     /// A sentence for the page that says how the numbers of this acceptance source were drawn: for which number of
     /// requests, of which lengths.

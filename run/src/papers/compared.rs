@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 /// A paper's claims, each compared with this run's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperReport {
-    /// Title of the paper or document.
     pub title: String,
     /// The figure or table of the paper that the experiment repeats.
     pub figure: String,

@@ -11,7 +11,6 @@ use crate::plan::variants;
 use crate::spec::paper::{At, Keep, Measure, Metric, Turns};
 use crate::spec::problem::Result;
 
-/// Measures the quantity `what` of a paper's claim in the finished runs.
 pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     let each = |at: &At, keep: Keep, f: &dyn Fn(usize) -> Option<f64>| {
         let values: Option<Vec<f64>> = variants(results.plan, at).map(f).collect();

@@ -260,10 +260,10 @@ impl FleetSpec {
             let why = format!("{} replicas are more than {MOST_REPLICAS}", scaling.max_replicas);
             return Err(wrong("scaling.max_replicas", why).help("simulate a part of the fleet with a part of the load"));
         }
-        if !self.router.definition().scales() {
+        if !self.router.definition().about().scales {
             let all = RouterSpec::all();
             let able: Vec<&str> =
-                all.iter().filter(|router| router.definition().scales()).map(RouterSpec::name).collect();
+                all.iter().filter(|router| router.definition().about().scales).map(RouterSpec::name).collect();
             let why = format!("replicas cannot join and leave the router {} while it runs", self.router.name());
             return Err(wrong("router", why).help(format!("choose one of {}", able.join(", "))));
         }

@@ -172,7 +172,6 @@ impl LiveSpec {
     }
 }
 
-/// A device that runs the models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The CPU of this machine.

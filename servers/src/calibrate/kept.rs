@@ -238,7 +238,6 @@ impl Known {
         self.verdict.as_ref().filter(|verdict| verdict.trusted == Some(false)).and_then(Verdict::distrust)
     }
 
-    /// The observed run that started last.
     pub fn last_run(&self) -> Option<&SeenRun> {
         last(&self.loads)
     }

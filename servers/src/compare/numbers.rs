@@ -32,7 +32,6 @@ pub struct Numbers {
     pub batch_size: Option<f64>,
     /// Mean number of draft tokens of a decode request in a step.
     pub draft_len: Option<f64>,
-    /// Accepted draft tokens / verified draft tokens.
     pub accepted_of_verified: Option<f64>,
 }
 

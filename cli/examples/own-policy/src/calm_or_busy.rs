@@ -1,6 +1,6 @@
 //! The policy `calm-or-busy`: it drafts one length while no request waits, and another length while requests wait.
 
-use foretoken_policies::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_policies::{About, BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
 
@@ -21,20 +21,13 @@ impl Default for CalmOrBusy {
 }
 
 impl Definition for CalmOrBusy {
-    fn summary(&self) -> &'static str {
-        "drafts one length while no request waits and another once requests do"
-    }
-
-    fn source(&self) -> &'static str {
-        "an example"
-    }
-
-    fn sees(&self) -> &'static str {
-        "whether requests wait"
-    }
-
-    fn differences(&self) -> &'static str {
-        "none"
+    fn about(&self) -> About {
+        About {
+            summary: "drafts one length while no request waits and another once requests do",
+            source: "an example",
+            sees: "whether requests wait",
+            differences: "none",
+        }
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -59,7 +59,6 @@ pub fn flags(name: &str, text: &str, at: &Range<usize>) -> Result<Vec<Word>> {
     }
 }
 
-/// The documents of a YAML file.
 fn documents(name: &str, text: &str) -> Result<Vec<Node>> {
     // The parser counts characters, a place counts bytes.
     let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();

@@ -111,7 +111,6 @@ impl Swept {
         })
     }
 
-    /// The draft model.
     pub fn draft(&self) -> Result<&str> {
         self.draft
             .as_deref()

@@ -27,7 +27,6 @@ pub struct KernelPass {
 /// What data-parallel ranks share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Shared {
-    /// Number of ranks.
     pub(super) ranks: u32,
     /// Experts and exchanges between ranks, by the tokens of all ranks.
     pub(super) experts: Curve,

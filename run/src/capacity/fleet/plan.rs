@@ -62,7 +62,6 @@ pub fn load(document: &Document, folder: &FilePath) -> Result<Question> {
 }
 
 impl Question {
-    /// Price of one GPU per hour in variant number `variant` of the experiment.
     pub fn price_gpu_hour(&self, variant: usize) -> f64 {
         let fleet = self.plan.variants[variant].experiment.fleet.as_ref();
         fleet.and_then(|fleet| fleet.price_gpu_hour).expect("`load` refuses fleets without a price")

@@ -1,12 +1,12 @@
 //! The results of the search for the smallest fleet as text: the table of fleets, the comparison of three fleets with
 //! and without drafting, the rates at which drafting begins or ceases to pay, and notes.
 
-use super::answer::{Crossover, FleetAnswer, LoadOverTime, PolicyFleet};
+use super::answer::{Alternative, Crossover, FleetAnswer, LoadOverTime, PolicyFleet};
 use super::host::WithHost;
 use crate::capacity::answer::marks;
 use crate::capacity::words::{bounds_in_words, by_swept_values, digits, trimmed};
 use comfy_table::Table;
-use foretoken_report::{Mark, spread};
+use foretoken_report::{Mark, plain_table, spread};
 use std::fmt::Write;
 
 impl FleetAnswer {
@@ -86,14 +86,13 @@ impl FleetAnswer {
     }
 
     fn table(&self) -> Table {
-        let mut table = plain_table();
         let swept: Vec<String> =
             self.fleets.first().map_or(&[][..], |f| &f.sweep).iter().map(|s| s.path.clone()).collect();
         let head =
             ["router", "policy", "replicas", "±", "GPUs", "an hour", "a million tokens", "one carries", "by division"];
-        table.set_header([String::new()].into_iter().chain(swept).chain(head.map(str::to_owned)));
+        let head = [String::new()].into_iter().chain(swept).chain(head.map(str::to_owned));
         let best: Vec<&PolicyFleet> = self.at_each_value().iter().filter_map(|(_, fleets)| self.best(fleets)).collect();
-        for f in self.sorted() {
+        let row = |f: &PolicyFleet| {
             let mark = if best.iter().any(|best| std::ptr::eq(*best, f)) { ">" } else { "" };
             let swept = f.sweep.iter().map(|s| s.value.clone());
             let policy = [f.router.clone(), Mark::beside(&f.policy, marks(f.bound))];
@@ -109,9 +108,9 @@ impl FleetAnswer {
                 one,
                 f.perfect().map_or(String::new(), |p| format!("{} (mean {:.1})", p.peak, p.mean)),
             ];
-            table.add_row(lead.chain(numbers));
-        }
-        table
+            lead.chain(numbers).collect::<Vec<_>>()
+        };
+        plain_table(head, self.sorted().into_iter().map(row), ..0)
     }
 
     /// The fleets in the order of the table: by swept values in the order of the sweep, then by price per hour, the
@@ -131,11 +130,9 @@ impl FleetAnswer {
     }
 
     fn ways_table(&self) -> Table {
-        let mut table = plain_table();
         let several = self.ways.iter().any(|way| !way.at.is_empty());
         let head = ["fleet", "an hour", "kept", "±", "p99 TTFT ms", "p99 TPOT ms", "mean E2E s"];
-        table.set_header(several.then_some("at").into_iter().chain(head));
-        for way in &self.ways {
+        let row = |way: &Alternative| {
             let ms = |of: Option<f64>| of.map_or(String::new(), |s| digits(1e3 * s, 1e3 * s));
             let numbers = [
                 way.what.clone(),
@@ -146,9 +143,9 @@ impl FleetAnswer {
                 ms(way.tpot_p99_s),
                 way.e2e_mean_s.map_or(String::new(), |s| digits(s, s)),
             ];
-            table.add_row(several.then(|| way.at.clone()).into_iter().chain(numbers));
-        }
-        table
+            several.then(|| way.at.clone()).into_iter().chain(numbers)
+        };
+        plain_table(several.then_some("at").into_iter().chain(head), self.ways.iter().map(row), ..0)
     }
 
     /// The notes below the table of fleets: whether any fleet keeps the SLO bounds, for which policies perfect scaling
@@ -184,12 +181,6 @@ impl FleetAnswer {
         notes.extend(self.host.iter().filter(|host| !host.turns).map(WithHost::stays));
         notes
     }
-}
-
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table
 }
 
 /// The key by which fleets are sorted: the price per hour; infinite if no tried fleet carries the load.

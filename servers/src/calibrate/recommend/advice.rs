@@ -24,7 +24,6 @@ pub struct Advice {
     pub engine: Engine,
     /// The number that the recommendation optimises, such as mean E2E, with the limit on TPOT if there is one.
     pub objective: Objective,
-    /// The policy that the server runs now.
     pub now: Now,
     /// Why the calibration is not trusted, as text; `None` if it is trusted or was not judged.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,6 @@ use std::sync::atomic::AtomicBool;
 /// The candidate policies' results at every load, and what follows from them.
 pub struct Compared {
     pub asked: Vec<AskedLoad>,
-    /// The plan of each load.
     pub plans: Vec<Plan>,
     /// The index of the load that represents all loads.
     pub typical: usize,

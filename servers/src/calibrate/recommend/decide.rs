@@ -25,7 +25,6 @@ pub struct Decision {
     /// True if there are several loads, and no fixed draft length is good at all of them. A length is good at a load if
     /// its cost (such as mean E2E) is at most 1 % above the cost of the best fixed length there.
     pub depends_on_load: bool,
-    /// What to do with the server's policy.
     pub verdict: Verdict,
 }
 

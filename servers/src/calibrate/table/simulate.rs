@@ -65,7 +65,6 @@ impl Base {
         Base { name: "a table".into(), text: UNDESCRIBED.into(), folder: PathBuf::new(), given: false }
     }
 
-    /// The plan of the experiment that describes the server.
     pub fn plan(&self) -> Result<Plan> {
         let plan = Plan::of_text(&self.name, &self.text, &[], &self.folder)?;
         match plan.variants.len() {

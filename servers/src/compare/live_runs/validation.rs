@@ -19,7 +19,6 @@ pub struct Validation {
     pub caveats: Vec<String>,
     pub schema_version: u32,
     pub name: String,
-    /// The version of Foretoken that made the validation.
     pub version: String,
     pub device: String,
     /// A text on where the predicted times of passes come from.

@@ -21,7 +21,6 @@ const HINT: &str =
 pub struct RequestRecord {
     /// Number of prompt tokens. `None` if the request was aborted while it waited.
     pub prompt_tokens: Option<u32>,
-    /// Number of the request's output tokens.
     pub completion_tokens: u32,
     /// Time of the request's arrival, seconds since 1970. `None` without `--enable-metrics`.
     pub received_s: Option<f64>,
