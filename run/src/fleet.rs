@@ -132,7 +132,7 @@ impl Replicas {
             .enumerate()
             .map(|(r, (speculation, config))| (numbered(simulation(r, config), r, lives), speculation));
         let replicas: Vec<Box<dyn Replica + '_>> = match self.spec.lock_step {
-            true => in_lock_step(engines.collect()),
+            true => in_lock_step(engines.collect(), self.spec.prompt_balance),
             false => engines.map(|(simulation, speculation)| simulation.replica(speculation)).collect(),
         };
         let true_steps = match self.spec.router.sees_hidden_truth() {

@@ -30,6 +30,7 @@ pub mod oracle;
 pub mod pair;
 pub mod patience;
 pub mod policy;
+mod prompt_balance;
 mod ranks;
 pub mod replica;
 pub mod scripted;
@@ -67,6 +68,7 @@ pub use policy::{
     BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, Memory, SpecPolicy,
     StepOutcome,
 };
+pub use prompt_balance::PromptBalance;
 pub use ranks::{MOST_RANKS, in_lock_step};
 pub use replica::Replica;
 pub use serving::{Run, Served, Serving};

@@ -12,6 +12,7 @@ use crate::barrier::{Barrier, Planned};
 use crate::engine::{Ending, Given, Load, Reserved};
 use crate::latency::{LatencyModel, PassShape};
 use crate::metrics::{Outcome, RequestRecords};
+use crate::prompt_balance::{PromptBalance, Runnable, Waits};
 use crate::replica::{Rank, Replica};
 use crate::serving::Run;
 use crate::simulation::{Simulation, Speculation};
@@ -39,6 +40,8 @@ struct Round {
     last_end: Time,
     /// Whether a rank had work, so that ranks without work have entered the next dummy pass.
     goes_on: bool,
+    /// For how long prompts have been held back.
+    waits: Waits,
 }
 
 /// The ranks of a server.
@@ -50,6 +53,8 @@ struct Ranks<'a> {
     idle_tokens: u64,
     /// The most tokens of a pass that runs in a CUDA graph.
     largest_graph: u64,
+    /// When prompts are held back; `None` if each rank begins them as it can.
+    balance: Option<PromptBalance>,
     round: RefCell<Round>,
 }
 
@@ -116,11 +121,22 @@ impl<'a> Ranks<'a> {
             round.goes_on = any;
             round.planned.fill(None);
         }
+        self.hold_prompts();
         self.plan_from(0);
         for r in 0..self.ranks.len() {
             if !self.round.borrow().works[r] {
                 self.with(r, |rank| rank.wait_until(begin));
             }
+        }
+    }
+
+    /// Holds the prompts of all ranks back in this round, or lets them go.
+    fn hold_prompts(&self) {
+        if let Some(balance) = &self.balance {
+            let ranks = 0..self.ranks.len();
+            let runnable: Vec<Runnable> = ranks.clone().map(|r| self.with(r, |rank| rank.runnable())).collect();
+            let held = self.round.borrow_mut().waits.holds(balance, &runnable);
+            ranks.for_each(|r| self.with(r, |rank| rank.hold_prompts(held)));
         }
     }
 
@@ -180,11 +196,16 @@ impl<'a> InLockStep<'a> {
     }
 }
 
-/// The ranks of one server, for a router. Each engine is a rank; all have the target model of the first.
+/// The ranks of one server, for a router. Each engine is a rank; all have the target model of the first. With `balance`
+/// prompts are held back until every rank has one, as TensorRT-LLM does; without it they begin as each rank's scheduler
+/// has it, as vLLM's do.
 ///
 /// # Panics
 /// There is no engine, or there are more than [`MOST_RANKS`].
-pub fn in_lock_step<'a>(engines: Vec<(Simulation<'a>, Speculation)>) -> Vec<Box<dyn Replica + 'a>> {
+pub fn in_lock_step<'a>(
+    engines: Vec<(Simulation<'a>, Speculation)>,
+    balance: Option<PromptBalance>,
+) -> Vec<Box<dyn Replica + 'a>> {
     assert!((1..=MOST_RANKS).contains(&engines.len()), "{} ranks", engines.len());
     let (target, config) = (engines[0].0.target, engines[0].0.config);
     let drafts = engines.iter().any(|(_, speculation)| !matches!(speculation, Speculation::Off));
@@ -194,6 +215,7 @@ pub fn in_lock_step<'a>(engines: Vec<(Simulation<'a>, Speculation)>) -> Vec<Box<
         ranks: engines.into_iter().map(|(of, speculation)| RefCell::new(Some(of.rank(speculation)))).collect(),
         target,
         idle_tokens,
+        balance,
         largest_graph: LARGEST_GRAPH.min(2 * u64::from(config.max_num_seqs) * idle_tokens),
         round: RefCell::new(Round { works: vec![false; n], planned: vec![None; n], ..Round::default() }),
     });

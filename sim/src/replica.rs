@@ -4,6 +4,7 @@ use crate::barrier::Barrier;
 use crate::engine::{Drafter, Ending, Engine, Given, Load, Reserved};
 use crate::event_clock::EventClock;
 use crate::metrics::{Outcome, RequestRecords};
+use crate::prompt_balance::Runnable;
 use crate::serving::Run;
 use crate::time::Time;
 use crate::workload::{RequestId, Workload};
@@ -168,6 +169,12 @@ pub(crate) trait Rank<'a>: Replica {
     /// Whether the rank has work, without the requests that it has not received.
     fn has_work(&self) -> bool;
 
+    /// What the rank's next step could run.
+    fn runnable(&self) -> Runnable;
+
+    /// Whether the rank's steps have no prompts from now on.
+    fn hold_prompts(&mut self, held: bool);
+
     /// Makes one turn of the engine's loop.
     fn turn(&mut self);
 
@@ -188,6 +195,14 @@ impl<'a, D: Drafter<EventClock<'a>>> Rank<'a> for RoutedEngine<'a, D> {
 
     fn has_work(&self) -> bool {
         self.engine.is_busy()
+    }
+
+    fn runnable(&self) -> Runnable {
+        self.engine.runnable()
+    }
+
+    fn hold_prompts(&mut self, held: bool) {
+        self.engine.hold_prompts(held);
     }
 
     fn turn(&mut self) {

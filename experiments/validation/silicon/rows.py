@@ -167,7 +167,7 @@ def clients_of(row):
 
 
 def say(row, package, folder, with_servers):
-    """The row as (roofline, clients, engine settings, lengths file, number of requests), or Unsaid.
+    """The row as (roofline, clients, fleet or None, engine settings, lengths file, number of requests), or Unsaid.
 
     `with_servers`: with the settings and times of `servers.py`.
     """
@@ -185,31 +185,43 @@ def say(row, package, folder, with_servers):
         roofline["kv_bits"] = server["kv"]
     if word(row["precision"]) == "fp4" and gpu in servers.HOPPER:
         roofline["weight_only"] = True
-    return roofline, clients, *schedule(row, server, gpu, clients, folder)
+    fleet = servers.fleet(row, dp) if dp > 1 else None
+    return roofline, clients, fleet, *schedule(row, server, gpu, clients, folder)
 
 
 def schedule(row, server, gpu, clients, folder):
     """Engine settings, and a file of lengths as the benchmark drew them."""
     isl, osl = int(row["isl"]), int(row["osl"])
-    # InferenceX draws prompts and outputs from 0.8 of the length to the length. The others fix them. Their clients do
-    # not stay in step as clients of a simulation would, so outputs are spread by a tenth.
+    # InferenceX draws prompts and outputs from 0.8 of the length to the length. The others fix them. Clients of vLLM
+    # and TensorRT-LLM do not stay in step as clients of a simulation would, so outputs are spread by a tenth. SGLang
+    # runs all waiting prompts before it decodes, which brings clients of equal lengths into step.
     other = benchmark(row) == "other"
+    drawn, low, high = (1, 0.9, 1.1) if other else (0, 0.8, 1.0)
+    if other and row["backend"] == "sglang":
+        drawn, low, high = "fixed", 1.0, 1.0
     longest = isl + math.ceil(1.1 * osl)
-    budget = server["budget"] or 8192
-    version = "vllm-0.32"
-    if row["backend"] == "sglang":
-        # Prompts run in steps of their own. Such a release of vLLM refuses a budget below the longest request.
-        version = "vllm-v0"
-        budget = max(longest, server["budget"] or (8192 if gpu in servers.HOPPER else 16384))
     engine = {
-        "version": version, "max_num_batched_tokens": budget, "max_model_len": longest,
-        "max_num_seqs": server["slots"] or max(1024, clients), "frontend_s": server["frontend_s"],
+        "max_model_len": longest, "max_num_seqs": server["slots"] or max(1024, clients), "prefix_caching": False,
     }
+    if row["backend"] == "sglang":
+        # SGLang's own defaults of a GPU of this size.
+        chunk = server["budget"] or (8192 if gpu in servers.HOPPER else 16384)
+        # SGLang wants room for a few tokens behind the longest request.
+        engine |= {"version": "sglang-0.5.23", "max_model_len": longest + 20, "sglang": {
+            "chunked_prefill_size": chunk, "max_prefill_tokens": server["prompts"] or max(16384, chunk),
+            "scheduler_recv_interval": server["looks"],
+        }}
+        # InferenceX's scripts turn the radix tree off; no prompt is like another one.
+        engine["prefix_caching"] = other
+        # Its scheduler has no recurrent states here, so they take no memory.
+        engine["state_blocks"] = 0
+    else:
+        engine |= {"version": "vllm-0.32", "max_num_batched_tokens": server["budget"] or 8192}
+    engine["frontend_s"] = server["frontend_s"]
     count = max(10 * clients, 2)
-    path = folder / f"lengths-{isl}-{osl}-{count}-{other:d}.csv"
+    path = folder / f"lengths-{isl}-{osl}-{count}-{drawn}.csv"
     if not path.exists():
         dice = random.Random(path.name)
-        low, high = (0.9, 1.1) if other else (0.8, 1.0)
         prompt = lambda: isl if other else dice.randint(round(low * isl), isl)
         lines = [f"{prompt()},{max(1, dice.randint(round(low * osl), round(high * osl)))}" for _ in range(count)]
         path.write_text("\n".join(["num_prefill_tokens,num_decode_tokens", *lines]) + "\n")
@@ -234,11 +246,13 @@ def toml(value):
     return json.dumps(value)
 
 
-def experiment(roofline, clients, engine, lengths, count, kind="roofline"):
+def table(name, settings):
+    return "\n".join([f"[{name}]", *(f"{key} = {toml(value)}" for key, value in settings.items())]) + "\n"
+
+
+def experiment(roofline, clients, fleet, engine, lengths, count, kind="roofline"):
     """The text of an experiment: a closed loop of the row's clients, without speculation."""
-    settings = "\n".join(f"{key} = {toml(value)}" for key, value in engine.items())
-    dp = roofline.get("data_parallel", 1)
-    fleet = f'\n[fleet]\nreplicas = {dp}\nrouter = "vllm-dp"\nlock_step = true\n' if dp > 1 else ""
+    engine = engine | {"method": "ngram", "draft_prefill": False}
     return f"""name = "row"
 seeds = [1]
 policies = [{{ autoregressive = {{}} }}]
@@ -247,12 +261,8 @@ policies = [{{ autoregressive = {{}} }}]
 target = {{ {kind} = {toml(roofline)} }}
 draft = {{ linear = {{ alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 }} }}
 
-[engine]
-{settings}
-method = "ngram"
-draft_prefill = false
-prefix_caching = false
-{fleet}
+{table("engine", engine)}
+{table("fleet", fleet) if fleet else ""}
 [workload]
 arrivals = {{ closed-loop = {clients} }}
 lengths = {{ trace = {{ path = {json.dumps(str(lengths))}, format = "lengths" }} }}

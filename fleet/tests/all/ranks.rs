@@ -3,7 +3,8 @@
 use crate::setup::{Setup, assert_same, requests, routers, speculation};
 use foretoken_fleet::{Fleet, RouterContext, RouterSpec};
 use foretoken_sim::{
-    Arrivals, DraftAt, LatencyModel, PassShape, Request, Run, Simulation, Time, Version, Workload, in_lock_step,
+    Arrivals, DraftAt, LatencyModel, PassShape, PromptBalance, Request, Run, Simulation, Time, Version, Workload,
+    in_lock_step,
 };
 use proptest::prelude::*;
 use std::sync::atomic::AtomicBool;
@@ -12,11 +13,21 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Runs ranks of draft lengths `lengths`; `target` in the place of the setup's model if there is one.
 fn ranks(setup: &Setup, router: &RouterSpec, lengths: &[u32], target: Option<&dyn LatencyModel>) -> Run {
+    balanced_ranks(setup, router, lengths, target, None)
+}
+
+fn balanced_ranks(
+    setup: &Setup,
+    router: &RouterSpec,
+    lengths: &[u32],
+    target: Option<&dyn LatencyModel>,
+    balance: Option<PromptBalance>,
+) -> Run {
     let engine = |(r, &k): (usize, &u32)| {
         let simulation = setup.simulation(&NEVER, 1 + r as u64);
         (Simulation { target: target.unwrap_or(simulation.target), ..simulation }, speculation(k))
     };
-    let engines = in_lock_step(lengths.iter().enumerate().map(engine).collect());
+    let engines = in_lock_step(lengths.iter().enumerate().map(engine).collect(), balance);
     let block_size = vec![setup.config.block_size; lengths.len()];
     let context = RouterContext {
         replicas: lengths.len(),
@@ -132,4 +143,19 @@ fn the_tokens_of_all_ranks_count() {
 fn a_rank_without_work_has_entered_its_dummy_pass() {
     let run = ranks(&two(0.405), &named("round-robin"), &[0; 4], Some(&ByAll));
     assert_eq!((run.records.first_token[1].as_s() * 1e3).round(), 412.0 + 603.0);
+}
+
+/// Both ranks decode in steps of 2 ms from 200 ms on. The prompt that comes at 205 ms could begin at 206 ms. It is held
+/// back until the 20th step, at 238 ms, because the other rank has none.
+#[test]
+fn a_prompt_waits_for_prompts_of_the_other_ranks() {
+    let long = || Request::new(Time::ZERO, 100, 300);
+    let mut setup = two(0.0);
+    setup.workload = Workload::from_iter([long(), long(), Request::new(Time::from_s(0.205), 600, 5)]);
+    let first = |balance| {
+        let run = balanced_ranks(&setup, &named("round-robin"), &[0; 2], Some(&ByAll), balance);
+        (run.records.first_token[2].as_s() * 1e3).round()
+    };
+    let balance = PromptBalance { timeout_iters: 20, batching_wait_iters: 0 };
+    assert_eq!((first(None), first(Some(balance))), (206.0 + 602.0, 238.0 + 602.0));
 }

@@ -1,6 +1,6 @@
 //! The way of a request from its client to the scheduler and back, by engine: what the TTFT of measured servers has
 //! beside the kernels and the queue. HTTP, tokenizer and processes are in it, and the host's launches of a prompt's
-//! kernels. SGLang's has more: most of its servers looked for new requests every 10 or 30 steps.
+//! kernels. What SGLang's servers wait until they look for new requests (`scheduler_recv_interval`) is not in it.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use crate::spec::problem::Result;
 use crate::spec::split::{Sharing, SplitSpec};
 use foretoken_fleet::{Link, Role, RouterSpec, Scaling, ScalingRule, Signals};
 use foretoken_policies::PolicySpec;
-use foretoken_sim::MOST_RANKS;
+use foretoken_sim::{MOST_RANKS, PromptBalance};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,10 @@ pub struct FleetSpec {
     /// (`data_parallel`). Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lock_step: bool,
+    /// TensorRT-LLM's balance of prompts between ranks (`attention_dp_config`): prompts are held back until every rank
+    /// has one. It needs `lock_step`. Absent: each rank begins its prompts as it can, as vLLM's do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_balance: Option<PromptBalance>,
     /// Price of one GPU for an hour, in any currency, above 0; `foretoken fleet` needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_gpu_hour: Option<f64>,

@@ -80,6 +80,10 @@ impl Experiment {
             let problem = problem_at("fleet.lock_step", "fleet.lock_step: SGLang's ranks have rules of their own");
             return Err(problem.help("they are not simulated: choose another engine.version, or leave lock_step out"));
         }
+        if fleet.prompt_balance.is_some() && (!fleet.lock_step || self.engine.release().prefills_apart) {
+            let problem = problem_at("fleet.prompt_balance", "fleet.prompt_balance: there are no ranks to balance");
+            return Err(problem.help("write lock_step = true, with engine.version = \"vllm-0.32\" or newer"));
+        }
         if self.live.is_some() || self.observe.is_some() {
             let problem = problem_at("fleet", "[fleet] has several engines, and [live] and [observe] are about one");
             return Err(problem.help("leave [fleet] out, or simulate without the other"));

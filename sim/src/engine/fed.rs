@@ -6,6 +6,7 @@ use super::request::Reserved;
 use super::state::{Engine, Watch};
 use crate::executor::Executor;
 use crate::metrics::RequestRecords;
+use crate::prompt_balance::Runnable;
 use crate::time::Time;
 use crate::workload::RequestId;
 
@@ -142,6 +143,17 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// A pass failed; the executor's error.
     pub(crate) fn one_turn(&mut self) -> Result<(), E::Error> {
         self.turn()
+    }
+
+    /// What the next step could run; a dummy request if the engine has no work.
+    pub(crate) fn runnable(&self) -> Runnable {
+        let runnable = self.scheduler.runnable();
+        if self.is_busy() { runnable } else { Runnable { prompts: false, decodes: 1, ..runnable } }
+    }
+
+    /// Whether steps have no prompts from now on.
+    pub(crate) fn hold_prompts(&mut self, held: bool) {
+        self.scheduler.hold_prompts(held);
     }
 
     /// From now on the engine computes each step by itself. Returns the executor.

@@ -148,13 +148,23 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }
 
+    /// Passes the requests that have arrived to the scheduler, if it looks for them in this turn of the loop.
+    fn add_arrived(&mut self) {
+        if self.looks() {
+            self.take_arrived();
+        }
+    }
+
+    /// Whether the scheduler looks for new requests in this turn of the loop. Ask once in a turn.
+    fn looks(&mut self) -> bool {
+        let idle = !self.has_work();
+        self.scheduler.receives(idle)
+    }
+
     /// Passes the requests that have arrived to the scheduler, and records their arrivals. Records the requests that
     /// the scheduler rejects.
-    fn add_arrived(&mut self) {
-        let (now, idle) = (self.executor.now(), !self.has_work());
-        if !self.scheduler.receives(idle) {
-            return;
-        }
+    fn take_arrived(&mut self) {
+        let now = self.executor.now();
         while let Some(Given { id, sent: at, since, part }) = self.arrivals.pop(now) {
             self.stuck = false;
             self.out.records.arrival[id as usize] = since;

@@ -54,6 +54,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             if self.has_work() {
                 self.turn()?;
             } else {
+                self.scheduler.idle();
                 match self.arrivals.next_at() {
                     Time::MAX => return Ok(Ending::Done),
                     at => self.executor.wait_until(at),
@@ -71,12 +72,15 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     }
 
     /// In a closed loop, sends the next requests of clients whose requests have ended. Passes the requests that have
-    /// arrived to the scheduler. In an open loop a request is taken from `source` when the request before it has
-    /// arrived.
+    /// arrived to the scheduler, if it looks for them. In an open loop a request is taken from `source` when the
+    /// request before it has arrived.
     fn add_from(&mut self, source: &mut Source) {
         self.answer_ends(source);
+        if !self.looks() {
+            return;
+        }
         loop {
-            self.add_arrived();
+            self.take_arrived();
             if source.arrivals == Arrivals::Open && self.arrivals.given_at() == Time::MAX {
                 self.take_next(source, Time::ZERO);
             }

@@ -16,6 +16,8 @@ pub(super) struct Pace {
     num_executed_steps: i64,
     /// The number of the last step that scheduled a prefill, among the steps that scheduled tokens.
     last_prefill_step: i64,
+    /// Whether the server whose rank this engine is holds prompts back.
+    pub(super) held: bool,
     /// Whether prefills are deferred in this step.
     pub(super) defer_prefills: bool,
     /// Whether a running request's prompt was scheduled in this step.
@@ -30,6 +32,7 @@ impl Pace {
             prefill_capacity_bound: false,
             num_executed_steps: 0,
             last_prefill_step: -i64::from(rules.prefill_schedule_interval),
+            held: false,
             defer_prefills: false,
             prefill_scheduled: false,
             prefill_admitted: false,
@@ -41,8 +44,9 @@ impl Pace {
     #[inline]
     pub(super) fn begin(&mut self, rules: &Rules, running: &[RunningRequest]) {
         (self.prefill_scheduled, self.prefill_admitted) = (false, false);
+        self.defer_prefills = self.held;
         let interval = i64::from(rules.prefill_schedule_interval);
-        if interval > 1 {
+        if interval > 1 && !self.held {
             let due = self.num_executed_steps + 1 - self.last_prefill_step >= interval;
             self.defer_prefills = !self.prefill_capacity_bound && !due && running.iter().any(|r| !r.prefilling);
         }

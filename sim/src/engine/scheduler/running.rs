@@ -6,6 +6,7 @@ use super::rules::{Order, Rules};
 use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
 use crate::engine::request::RunningRequest;
+use crate::prompt_balance::Runnable;
 
 /// The result of a search for KV slots for a running request.
 enum Room {
@@ -296,6 +297,21 @@ fn surely_ends(r: &RunningRequest) -> bool {
     let prompt = r.num_tokens - r.num_output_tokens;
     r.num_output_placeholders > 0
         && r.num_computed_tokens + 2 - r.num_output_placeholders >= prompt.saturating_add(r.max_tokens_asked)
+}
+
+impl Scheduler<'_> {
+    /// What the next step could run, as far as slots allow.
+    pub(crate) fn runnable(&self) -> Runnable {
+        let slots = self.rules.max_num_active_seqs as usize;
+        let begins = self.num_waiting() > 0 && self.running.len() < slots;
+        let decodes = self.running.iter().filter(|r| !r.prefilling && !surely_ends(r)).count();
+        Runnable { prompts: begins || self.running.iter().any(|r| r.prefilling), decodes, slots }
+    }
+
+    /// Whether steps have no prompts from now on.
+    pub(crate) fn hold_prompts(&mut self, held: bool) {
+        self.pace.held = held;
+    }
 }
 
 impl Rules {

@@ -115,6 +115,32 @@ fn a_full_queue_turns_the_last_or_the_least_urgent_request_away() {
     assert_eq!((ids.len(), (0..30).step_by(3).all(|id| !ids.contains(&id))), (30, true));
 }
 
+/// A run that takes its requests one at a time looks for new ones as rarely as a run that knows all.
+#[test]
+fn a_streamed_run_looks_for_requests_as_rarely() {
+    for arrivals in [Arrivals::Open, Arrivals::Closed { clients: 3 }] {
+        let waits = [1, 20].map(|scheduler_recv_interval| {
+            let settings = SglangSettings { scheduler_recv_interval, ..SglangSettings::default() };
+            let mut f = crowd(settings, true);
+            f.config.num_gpu_blocks = 3000;
+            let mut sent = (0..40).map(|id| f.workload.get(id));
+            f.with(|s| {
+                let s = Simulation { arrivals, keep_steps: false, keep_lives: true, ..s };
+                let whole = s.run(Speculation::Off).records;
+                let mut pieces = Vec::new();
+                let mut give = |records| {
+                    pieces.push(records);
+                    true
+                };
+                s.stream(Speculation::Off, &mut sent, &mut give);
+                assert_eq!(pieces, [whole]);
+                (0..40).map(|id| pieces[0].first_token[id] - pieces[0].arrival[id]).max()
+            })
+        });
+        assert!(waits[1] > waits[0], "{arrivals:?} {waits:?}");
+    }
+}
+
 #[test]
 fn what_sglang_lacks_and_what_is_not_built_is_refused_by_name() {
     let refusal = |change: fn(&mut EngineConfig)| {
