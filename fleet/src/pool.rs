@@ -158,9 +158,7 @@ impl Pool {
     /// ends up to `asked.now`.
     pub fn route(&mut self, asked: &Asked) -> usize {
         if self.needs.reports {
-            for member in 0..self.members.len() {
-                (self.seen[member].report, self.seen[member].reports) = self.board.newest(member, asked.now);
-            }
+            self.board.deliver(asked.now, &mut self.seen);
         }
         let to = self.router.route(asked, &self.seen);
         self.seen[to].in_flight += 1;

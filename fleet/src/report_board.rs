@@ -4,6 +4,7 @@
 //! step's end, with the load at that time. So a report is the same whether the simulator runs every step or skips
 //! steps.
 
+use crate::router::Seen;
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
 
@@ -60,6 +61,8 @@ pub(crate) struct Board {
     interval: Time,
     delay: Time,
     next: Time,
+    /// No report reaches the router before this time; `Time::MAX` if none is on the way.
+    arrives: Time,
     reports: Vec<Reports>,
 }
 
@@ -80,7 +83,7 @@ impl Board {
     pub fn new(signals: Signals, replicas: usize) -> Board {
         let reports = (0..replicas).map(|_| Reports::default()).collect();
         let (interval, delay) = (Time::from_s(signals.interval_s), Time::from_s(signals.delay_s));
-        Board { interval, delay, next: Time::ZERO, reports }
+        Board { interval, delay, next: Time::ZERO, arrives: Time::MAX, reports }
     }
 
     /// Adds a replica without load reports. Its index is larger than all others.
@@ -103,6 +106,7 @@ impl Board {
     pub fn ask<'a>(&mut self, replicas: impl Iterator<Item = &'a (dyn Replica + 'a)>) {
         for (reports, replica) in self.reports.iter_mut().zip(replicas) {
             reports.make(self.next.max(replica.now()), replica.load(), self.delay);
+            self.arrives = self.arrives.min(reports.next_arrival());
         }
         self.next += self.interval;
     }
@@ -113,19 +117,40 @@ impl Board {
         self.next += self.interval * whole;
     }
 
-    /// Returns the newest report of `replica` that has reached the router by `now` (`None` before the first), and the
-    /// number of the replica's reports that have reached the router.
-    pub fn newest(&mut self, replica: usize, now: Time) -> (Option<Report>, u64) {
-        let reports = &mut self.reports[replica];
-        while reports.on_the_way.front().is_some_and(|(arrives, _)| *arrives <= now) {
-            reports.arrived = reports.on_the_way.pop_front().map(|(_, report)| report);
-            reports.count += 1;
+    /// The newest report of `replica` that has reached the router by `now`; `None` before the first.
+    pub fn newest(&mut self, replica: usize, now: Time) -> Option<Report> {
+        self.reports[replica].newest(now).0
+    }
+
+    /// Stores in `seen`, which has an entry for each replica, the newest reports that have reached the router by `now`.
+    pub fn deliver(&mut self, now: Time, seen: &mut [Seen]) {
+        if now < self.arrives {
+            return;
         }
-        (reports.arrived, reports.count)
+        self.arrives = Time::MAX;
+        for (reports, seen) in self.reports.iter_mut().zip(seen) {
+            (seen.report, seen.reports) = reports.newest(now);
+            self.arrives = self.arrives.min(reports.next_arrival());
+        }
     }
 }
 
 impl Reports {
+    /// When the next report reaches the router; `Time::MAX` if none is on the way.
+    fn next_arrival(&self) -> Time {
+        self.on_the_way.front().map_or(Time::MAX, |report| report.0)
+    }
+
+    /// The newest report that has reached the router by `now` (`None` before the first), and the number of reports that
+    /// have reached the router.
+    fn newest(&mut self, now: Time) -> (Option<Report>, u64) {
+        while self.on_the_way.front().is_some_and(|(arrives, _)| *arrives <= now) {
+            self.arrived = self.on_the_way.pop_front().map(|(_, report)| report);
+            self.count += 1;
+        }
+        (self.arrived, self.count)
+    }
+
     fn make(&mut self, at: Time, load: Load, delay: Time) {
         let tok_s = match self.made {
             // The replica is still in the same step as at the previous query. It answered that query for the end of
@@ -152,10 +177,10 @@ mod tests {
         board.reports[0].make(s(1.0), load(10), board.delay);
         board.reports[0].make(s(1.0), load(10), board.delay);
         board.reports[0].make(s(2.0), load(40), board.delay);
-        assert_eq!(board.newest(0, s(1.4)), (None, 0));
-        let (report, count) = board.newest(0, s(1.5));
+        assert_eq!(board.reports[0].newest(s(1.4)), (None, 0));
+        let (report, count) = board.reports[0].newest(s(1.5));
         assert_eq!((report.unwrap().load.emitted, count), (10, 1), "one answer to two questions");
-        let (report, count) = board.newest(0, s(9.0));
+        let (report, count) = board.reports[0].newest(s(9.0));
         assert_eq!((report.unwrap().load.emitted, report.unwrap().tok_s, count), (40, 30.0, 2));
     }
 

@@ -374,6 +374,10 @@ impl LatencyModel for LargestPass<'_> {
         self.model.pass_beside(shape, all)
     }
 
+    fn least(&self) -> Time {
+        self.model.least()
+    }
+
     fn context_pass(&self, shape: PassShape) -> Time {
         self.batched.fetch_max(shape.batched, Ordering::Relaxed);
         self.model.context_pass(shape)

@@ -324,6 +324,13 @@ impl<'a> EventClock<'a> {
         now
     }
 
+    /// A time before which `passes` further target passes cannot have ended; now, if the least time of a pass is not
+    /// known.
+    pub(crate) fn after_passes(&self, passes: u32) -> Time {
+        let known = self.noise.is_none() && self.rank.is_none();
+        if known { self.now + self.world.target.least() * u64::from(passes) } else { self.now }
+    }
+
     /// Advances the clock (or the device's queue) by the time of a target pass. `shape` says how many tokens the pass
     /// processes and how many KV tokens it reads. Returns the model's time, without noise.
     fn target_pass(&mut self, shape: PassShape) -> Time {

@@ -121,7 +121,7 @@ impl<'a> Scaler<'a> {
         let Some(rule) = &mut self.rule else { return };
         self.next_decision += Time::from_s(self.growing.scaling.interval_s());
         let serving = pool.members().len();
-        let reports: Vec<_> = (0..serving).map(|member| self.board.newest(member, now).0).collect();
+        let reports: Vec<_> = (0..serving).map(|member| self.board.newest(member, now)).collect();
         let scaling = self.growing.scaling;
         let watched = Watched {
             now,

@@ -31,8 +31,9 @@ fn routers() -> Vec<RouterSpec> {
 fn booked(setup: &Setup, router: &RouterSpec, scaling: &Scaling, replicas: usize) -> (FleetRun, Book) {
     let book = Rc::new(RefCell::new(Book::default()));
     let write = book.clone();
-    let around =
-        move |inner, number| -> Box<dyn Replica> { Box::new(BookedReplica { inner, book: write.clone(), number }) };
+    let around = move |inner, number| -> Box<dyn Replica> {
+        Box::new(BookedReplica { inner, book: write.clone(), number, eager: false })
+    };
     let run = setup.scaled(router, (scaling, replicas), around);
     let book = book.take();
     (run, book)

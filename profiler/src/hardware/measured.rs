@@ -83,6 +83,11 @@ impl LatencyModel for Measured {
         let of_tokens = self.batched.at(shape.batched) + self.pairs.at(shape.pairs);
         of_tokens + self.context.at(shape.context) + self.requests.at(shape.requests)
     }
+
+    fn least(&self) -> Time {
+        // No curve falls.
+        self.pass(PassShape { requests: 0, batched: 1, context: 0, pairs: 0 })
+    }
 }
 
 /// The points (size, time) of a piecewise linear function that never falls.

@@ -93,3 +93,46 @@ impl LatencySpec {
         self.machine()?.memory().ok()
     }
 }
+
+#[cfg(test)]
+pub(in crate::hardware) mod tests {
+    use super::*;
+    use foretoken_sim::{PassShape, Time};
+
+    /// Asserts that no pass with a token is as short as the model's least time.
+    pub fn assert_least(model: &dyn LatencyModel) {
+        let least = model.least();
+        assert!(least > Time::ZERO);
+        for (requests, each, context) in [1, 2, 7, 64, 300]
+            .into_iter()
+            .flat_map(|n| [(n, 1, 0), (n, 1, 40), (n, 6, 900), (n, 700, 0), (n, 1, 70_000)])
+        {
+            let (batched, context) = (requests * each, requests * context);
+            let pairs = requests * each * (each + 1) / 2 + context * each;
+            let pass = model.pass(PassShape { requests, batched, context, pairs });
+            assert!(
+                least <= pass,
+                "{requests} requests, {each} tokens each, {context} in KV: {pass:?} under {least:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_pass_is_shorter_than_the_least() {
+        let (steps, curve) = (vec![(1, 3e-3), (8, 2e-3), (64, 9e-3)], vec![(2, 2e-3), (4, 3e-3), (9, 5e-3)]);
+        let pairs = vec![(0, 0.0), (1000, 1e-3), (2000, 4e-3)];
+        let staircase = StaircaseSpec { steps, alpha_s: 1e-6, tail_gamma_s: 1e-5, tail_delta_s: 1e-3 };
+        let measured = MeasuredSpec { batched: curve, pairs, context: vec![(0, 1e-4)], requests: vec![] };
+        let mut specs = vec![
+            LatencySpec::Linear(Coefficients { alpha_s: 3e-9, gamma_s: 1e-5, delta_s: 6e-3 }),
+            LatencySpec::Staircase(staircase),
+            LatencySpec::Measured(measured),
+        ];
+        for model in ["llama-3.1-8b", "deepseek-v3", "gpt-oss-20b"] {
+            for floors in [false, true] {
+                specs.push(LatencySpec::Roofline(RooflineSpec { floors, ..RooflineSpec::new("h100", model) }));
+            }
+        }
+        specs.iter().for_each(|spec| assert_least(&*spec.build()));
+    }
+}

@@ -75,6 +75,13 @@ impl LatencyModel for Staircase {
         };
         tokens + self.alpha * shape.context
     }
+
+    fn least(&self) -> Time {
+        // The tail may lie below the steps.
+        let tail = |size: u64| self.tail_gamma * size + self.tail_delta;
+        let (first, last) = (self.steps[0].1, self.steps[self.steps.len() - 1].0);
+        first.min(tail(last))
+    }
 }
 
 #[cfg(test)]

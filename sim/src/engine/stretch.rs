@@ -129,7 +129,11 @@ impl<'a, D: Drafter<EventClock<'a>>, W: Watch> Engine<'_, EventClock<'a>, D, W> 
     /// none will. During a stretch this is later than the begin of the next step.
     pub(crate) fn quiet_until(&self) -> Time {
         let (next, rules) = (self.next_step(), self.scheduler.rules());
-        if rules.drafter || !rules.skip_stretches || self.out.wants_every_step() || self.executor.now() != next {
+        if rules.drafter {
+            let steps = self.scheduler.quiet_steps(self.pipeline.queue.len() as u32);
+            return self.executor.after_passes(steps).min(self.arrivals.given_at()).max(next);
+        }
+        if !rules.skip_stretches || self.out.wants_every_step() || self.executor.now() != next {
             return next;
         }
         let in_flight = match (rules.order, self.steady_step()) {

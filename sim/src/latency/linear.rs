@@ -25,6 +25,10 @@ impl LatencyModel for Linear {
     fn pass(&self, shape: PassShape) -> Time {
         self.alpha * shape.context + self.gamma * shape.batched + self.delta
     }
+
+    fn least(&self) -> Time {
+        self.gamma + self.delta
+    }
 }
 
 #[cfg(test)]

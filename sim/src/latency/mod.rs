@@ -76,6 +76,14 @@ pub trait LatencyModel: Send + Sync {
         self.pass(shape)
     }
 
+    /// A time below that of every pass with at least one token; zero if the model knows none, which is the default. A
+    /// fleet uses it to let its replicas run one after the other for longer ([`Replica::quiet_until`]).
+    ///
+    /// [`Replica::quiet_until`]: crate::Replica::quiet_until
+    fn least(&self) -> Time {
+        Time::ZERO
+    }
+
     /// Time of a pass that only writes the keys and values of its tokens, as the first pass of a block drafter does. It
     /// has no attention, no feed-forward block and no output head. By default, the pass takes what its tokens add to a
     /// pass without tokens: a round of a block drafter has the constant part of a pass once.

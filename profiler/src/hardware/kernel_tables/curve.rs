@@ -49,6 +49,11 @@ impl Curve {
         }
     }
 
+    /// The shortest time at any size; 0 without points.
+    pub(super) fn least(&self) -> f64 {
+        self.0.iter().map(|point| point.1).reduce(f64::min).unwrap_or(0.0)
+    }
+
     /// The curve of the times that `of` gives at these sizes.
     pub(super) fn sampled(sizes: impl IntoIterator<Item = f64>, of: impl Fn(f64) -> f64) -> Curve {
         Curve::new(sizes.into_iter().map(|x| (x, of(x))).collect())

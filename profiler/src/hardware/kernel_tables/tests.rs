@@ -5,6 +5,7 @@ use super::package::order;
 use super::{Engine, KernelPass, KernelsSpec, Package, Provenance};
 use crate::hardware::gpus::GpuName;
 use crate::hardware::models::{Attention, FeedForward, LayerGroup, ModelChoice, ModelShape};
+use crate::hardware::spec::tests::assert_least;
 use foretoken_sim::{LatencyModel, PassShape};
 use parquet::basic::Compression;
 use parquet::column::writer::ColumnWriter;
@@ -215,6 +216,7 @@ fn a_pass_is_the_sum_of_its_kernels() {
     let whole = 1e-3 * (layers + product_ms(m, 4096.0, 1024.0)) + small_s(3.0, m, 2048.0);
     let shape = PassShape { requests: 64, batched: 64, context: 64 * 500, pairs: 64 * 501 };
     assert!((pass.pass_s(shape) / whole - 1.0).abs() < 1e-9, "{} against {whole}", pass.pass_s(shape));
+    assert_least(&pass);
 }
 
 #[test]

@@ -124,6 +124,11 @@ impl LatencyModel for Roofline {
         Time::from_s(self.seconds(shape, Some(all)))
     }
 
+    fn least(&self) -> Time {
+        // No term falls when a pass has more tokens. Floating-point sums of more terms may be rounded differently.
+        Time::from_s(self.pass_s(PassShape { requests: 0, batched: 1, context: 0, pairs: 0 }) * (1.0 - 1e-9))
+    }
+
     fn context_pass(&self, shape: PassShape) -> Time {
         Time::from_s(self.context.pass_s(shape) * self.time_factor)
     }

@@ -50,6 +50,28 @@ impl Scheduler<'_> {
         Some(Stretch { steps, requests: self.running.len() as u32, context })
     }
 
+    /// With a drafter: the number of steps, after those in flight, of which none but the last may end a request or give
+    /// a first token. `in_flight`: number of steps in flight. 0 if it is not known, because a request waits or is in
+    /// prefill, or because the free blocks may not suffice.
+    pub fn quiet_steps(&self, in_flight: u32) -> u32 {
+        let waits = !self.waiting.is_empty() || self.handed.num_held() > 0;
+        if waits || self.running.is_empty() || self.sglang.is_some() {
+            return 0;
+        }
+        let most = 1 + self.rules.num_speculative_tokens;
+        let mut left = u32::MAX;
+        for r in &self.running {
+            if r.prefilling || r.num_output_tokens == 0 {
+                return 0;
+            }
+            left = left.min(r.max_tokens - r.num_output_tokens);
+        }
+        let steps = left.div_ceil(most);
+        let tokens = (steps + 1) * most + self.rules.num_lookahead_tokens;
+        let fits = self.kv_cache_manager.surely_holds(self.running.len(), tokens);
+        if fits { steps.saturating_sub(in_flight) } else { 0 }
+    }
+
     /// Advances every running request by the `done` steps of a stretch (steps that are computed in one go). Returns how
     /// many requests have now emitted their whole output.
     pub fn catch_up(&mut self, done: u32) -> u32 {
