@@ -140,6 +140,7 @@ impl Drafts {
     /// Moves the draft tokens of the request at index `row` of `from` to the request at index `i` of this batch. Does
     /// nothing if one batch has trees and the other has chains, or if the two batches allow different draft lengths.
     /// Divergences are not moved, because they are known only after verification.
+    #[inline]
     pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
         if self.in_trees != from.in_trees || self.stride != from.stride {
             return;
@@ -147,6 +148,13 @@ impl Drafts {
         self.draft_len[i] = from.draft_len[row];
         self.verify_len[i] = from.verify_len[row];
         self.common = None;
+        if self.in_trees || self.wants != Wants::default() {
+            self.copy_values(i, from, row);
+        }
+    }
+
+    /// The part of [`copy_row`](Drafts::copy_row) for trees, and for values that the policy wants.
+    fn copy_values(&mut self, i: usize, from: &mut Drafts, row: usize) {
         let (to, at) = (i * self.stride, row * self.stride);
         let n = self.draft_len[i] as usize;
         if self.wants.confidence || self.wants.divergence {

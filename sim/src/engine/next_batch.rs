@@ -95,13 +95,16 @@ impl DeviceBatch {
     /// Fills in the requests `ids`. `prompt_len` and `sampled` give, by id, the prompt's length and the tokens sampled
     /// so far.
     pub fn fill(&mut self, ids: &[RequestId], prompt_len: &[u32], sampled: &[u32]) {
-        self.emitted.resize(ids.len(), 0);
-        self.context.resize(ids.len(), 0);
+        let n = ids.len();
+        self.emitted.resize(n, 0);
+        self.context.resize(n, 0);
         let (sampled, mut context_sum) = (&sampled[..prompt_len.len()], 0);
-        for ((&id, emitted), context) in ids.iter().zip(&mut self.emitted).zip(&mut self.context) {
-            *emitted = sampled[id as usize];
-            *context = prompt_len[id as usize] + *emitted - 1;
-            context_sum += u64::from(*context);
+        let (emitted, context) = (&mut self.emitted[..n], &mut self.context[..n]);
+        for i in 0..n {
+            let id = ids[i] as usize;
+            emitted[i] = sampled[id];
+            context[i] = prompt_len[id] + emitted[i] - 1;
+            context_sum += u64::from(context[i]);
         }
         self.context_sum = context_sum;
     }

@@ -13,11 +13,12 @@ impl Scheduler<'_> {
     /// vLLM's `_update_after_schedule`: advances the numbers of computed tokens of the step's requests as if all their
     /// draft tokens were accepted.
     pub fn advance(&mut self) {
+        let at_start = self.rules.draft_at == DraftAt::StepStart;
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens += tokens;
             r.num_in_flight_tokens += tokens;
-            if self.rules.draft_at == DraftAt::StepStart {
+            if at_start {
                 // The drafter runs over the step's tokens before it drafts again.
                 r.num_draft_computed_tokens = r.num_computed_tokens;
             }
@@ -74,17 +75,16 @@ impl Scheduler<'_> {
                 r.num_output_placeholders -= 1;
             });
         }
-        for i in 0..self.output.batch.len() {
+        let batch = &self.output.batch;
+        if as_before {
+            let each = batch.limit().iter().zip(&spec.accepted).zip(&mut self.running);
+            return each.for_each(|((&scheduled, &accepted), r)| apply(r, scheduled, accepted, tally));
+        }
+        for i in 0..batch.len() {
             let (id, scheduled) = (self.output.batch.ids()[i], self.output.batch.limit()[i]);
-            let accepted = spec.accepted[i];
-            if let Some(r) = if as_before { self.running.get_mut(i) } else { self.placed(id) } {
-                r.num_in_flight_tokens -= 1 + scheduled;
-                r.num_output_placeholders -= 1 + scheduled;
-                r.num_computed_tokens -= scheduled - accepted;
-                r.num_draft_computed_tokens = r.num_computed_tokens;
-                tally.append(r, 1 + accepted);
-            } else {
-                self.deliver_late(id, 1 + accepted, tally);
+            match self.placed(id) {
+                Some(r) => apply(r, scheduled, spec.accepted[i], tally),
+                None => self.deliver_late(id, 1 + spec.accepted[i], tally),
             }
         }
     }
@@ -142,4 +142,14 @@ impl Scheduler<'_> {
             self.result.finished.push(self.asked.activate(w));
         }
     }
+}
+
+/// Applies the output of a step in flight to a decode request: of the `scheduled` draft tokens `accepted` were right.
+#[inline(always)]
+fn apply(r: &mut RunningRequest, scheduled: u32, accepted: u32, tally: &mut Tally) {
+    r.num_in_flight_tokens -= 1 + scheduled;
+    r.num_output_placeholders -= 1 + scheduled;
+    r.num_computed_tokens -= scheduled - accepted;
+    r.num_draft_computed_tokens = r.num_computed_tokens;
+    tally.append(r, 1 + accepted);
 }

@@ -103,12 +103,12 @@ impl Scheduler<'_> {
     /// that certainly end with the step in flight.
     #[inline]
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
-        let (mut looked, mut done) = (0, 0);
+        let (mut looked, mut done, mut leading) = (0, 0, None);
         let room = self.rules.max_model_len - 1;
         let most = self.running.len().min(self.scratch.token_budget as usize);
         for r in &mut self.running[..most] {
             if surely_ends(r) {
-                looked += 1;
+                (looked, leading) = (looked + 1, leading.or(Some(done)));
                 continue;
             }
             let end = r.num_computed_tokens + 1;
@@ -120,7 +120,7 @@ impl Scheduler<'_> {
             (looked, done) = (looked + 1, done + 1);
         }
         self.scratch.token_budget -= done as u32;
-        self.scratch.leading = if looked == done { done } else { 0 };
+        self.scratch.leading = leading.unwrap_or(done);
         (looked, done)
     }
 
@@ -190,10 +190,10 @@ impl Scheduler<'_> {
         scheduled: impl Fn(&mut RunningRequest),
     ) -> (usize, usize) {
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, .. } = self.rules;
-        let (mut budget, mut looked, mut done) = (self.scratch.token_budget, from, from);
+        let (mut budget, mut looked, mut done, mut leading) = (self.scratch.token_budget, from, from, None);
         for r in &mut self.running[from..] {
             if ends(r) {
-                looked += 1;
+                (looked, leading) = (looked + 1, leading.or(Some(done)));
                 continue;
             }
             if r.prefilling {
@@ -221,7 +221,7 @@ impl Scheduler<'_> {
             (looked, done) = (looked + 1, done + 1);
         }
         self.scratch.token_budget = budget;
-        self.scratch.leading = if looked == done { done } else { 0 };
+        self.scratch.leading = leading.unwrap_or(done);
         (looked, done)
     }
 
