@@ -33,17 +33,6 @@ pub fn aiperf_records(data: &[u8]) {
     read(data, readers::aiperf_records::parse);
 }
 
-/// Reads `data` as a file of metrics for each forward pass, which SGLang writes in JSON or msgpack.
-pub fn sglang_forward(data: &[u8]) {
-    read(data, readers::sglang_forward::parse);
-}
-
-/// Reads `data` as the server info of SGLang, which holds DSpark's records of verify steps: their times and draft
-/// tokens.
-pub fn sglang_dspark(data: &[u8]) {
-    read(data, readers::sglang_dspark::parse);
-}
-
 /// Reads `data` as the results of a run of a load generator: `vllm bench serve`, SGLang's `bench_serving`, GuideLLM,
 /// AIPerf or GenAI-Perf. Every error must name the file.
 pub fn load_results(data: &[u8]) {

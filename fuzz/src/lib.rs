@@ -56,8 +56,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("vllm-forward", foreign::vllm_forward),
     ("sglang-bench", foreign::sglang_bench),
     ("sglang-requests", foreign::sglang_requests),
-    ("sglang-forward", foreign::sglang_forward),
-    ("sglang-dspark", foreign::sglang_dspark),
     ("aiperf-records", foreign::aiperf_records),
     ("load-results", foreign::load_results),
     #[cfg(feature = "live")]

@@ -24,7 +24,6 @@ pub const EXAMPLES: &str = "Examples:
   foretoken calibrate results/k0 results/k3 -o calibrated
   foretoken calibrate results/k0 results/k3 sglang-request-metrics-2026112214.log -o calibrated
   foretoken calibrate seat.jsonl -o calibrated
-  foretoken calibrate forward-pass-metrics.msgpack --draft-length 3 -o calibrated
   foretoken run calibrated/experiment.toml
   foretoken calibrate experiments/validation/gh200/grid.csv --experiment experiments/validation/gh200/server.toml -o gh200
   foretoken calibrate table.csv --fit-k 0,3 -o calibrated
@@ -32,8 +31,8 @@ pub const EXAMPLES: &str = "Examples:
   foretoken calibrate results/live-cpu-1a2b3c4d -o calibrated
   foretoken validate results/live-cpu-5e6f7a8b --profile calibrated/profile.toml
 
-Reads results folders of `observe`, recordings, logs of a policy in an engine's seat (FORETOKEN_LOG), vllm bench forward and vllm bench serve (--save-detailed), SGLang's forward-pass metrics, request
-metrics, bench_serving (--output-details) and DSpark records. Observe plain decoding and one draft length at least, in closed loops of several
+Reads results folders of `observe`, recordings, logs of a policy in an engine's seat (FORETOKEN_LOG), vllm bench forward and vllm bench serve (--save-detailed), SGLang's request
+metrics and bench_serving (--output-details). Observe plain decoding and one draft length at least, in closed loops of several
 sizes: from one length alone drafting and verification cannot be told apart, and the calibration predicts that length alone.
 Reads a table of measured cells, too, by itself: a CSV file with the columns clients (or rate), k, input, output, and of tok_s, ttft_ms, tpot_ms,
 accepted, requests what was measured. One law of costs and host time is fitted to all its rows. --experiment says what is known of the server: its
@@ -56,9 +55,6 @@ pub struct CalibrateArgs {
     /// Replace the calibration in the output folder
     #[arg(long)]
     pub overwrite: bool,
-    /// Draft tokens of a request in a step, for input files that do not state this number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
-    pub draft_length: Option<u32>,
     /// For a CSV table or results of load generators: the experiment that describes the measured server, as far as it
     /// is known
     #[arg(long, value_name = "FILE")]
@@ -101,12 +97,8 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     }
     let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) = args.from.iter().cloned().partition(|path| is_ours(path));
     let sources = source::open_all(&ours)?;
-    let foreign = others.iter().enumerate().map(|(i, path)| foreign::read(path, sources.len() + i, args.draft_length));
+    let foreign = others.iter().enumerate().map(|(i, path)| foreign::read(path, sources.len() + i));
     let foreign = foreign.collect::<Result<Vec<_>>>()?;
-    if args.draft_length.is_some() && !foreign.iter().any(Foreign::takes_draft_length) {
-        return Err(Problem::bad_input("--draft-length does nothing here: all of these files say what was drafted")
-            .help("leave it out: it is for SGLang's forward-pass metrics"));
-    }
     let calibration = Calibration::of(sources, foreign)?;
     calibration.write(&args.output, args.overwrite)?;
     match args.format {
@@ -132,9 +124,6 @@ fn table(args: &CalibrateArgs) -> Result<()> {
     let [path] = args.from.as_slice() else {
         return Err(Problem::bad_input("a table is calibrated by itself").help("give one CSV file with all rows"));
     };
-    if args.draft_length.is_some() {
-        return Err(Problem::bad_input("--draft-length does nothing here: each row says its k").help("leave it out"));
-    }
     let unread = |e| Problem::bad_input(format!("cannot read {}: {e}", path.display()));
     let text = foretoken_run::spec::text::read(path).map_err(unread)?;
     let base = base(args)?;
@@ -151,11 +140,6 @@ fn of_results(args: &CalibrateArgs, files: &[Option<ResultFile>]) -> Result<()> 
         return Err(Problem::bad_input(format!("{path} is given without its draft length")).help(format!(
             "give every file of results as K=FILE: 0={path} without speculation, 3={path} with 3 drafts"
         )));
-    }
-    if args.draft_length.is_some() {
-        return Err(
-            Problem::bad_input("--draft-length does nothing here: each file is given with its K").help("leave it out")
-        );
     }
     let files: Vec<ResultFile> = files.iter().flatten().cloned().collect();
     let results = Results::read(&files)?;

@@ -142,19 +142,3 @@ fn an_untouched_calibration_is_not_called_edited() {
     assert!(!said.contains("edited"), "{said}");
     assert!(!text(&place, "run/manifest.json").contains("\"edited\""));
 }
-
-#[test]
-fn an_impossible_or_unused_draft_length_is_refused() {
-    let place = Place::new();
-    let run = recording(3);
-    for (length, said) in [
-        ("33", "'--draft-length <N>': 33 is not in 0..=32"),
-        ("1000000000", "'--draft-length <N>': 1000000000 is not in 0..=32"),
-        ("3", "--draft-length does nothing here"),
-    ] {
-        let error = place.fails(&["calibrate", &run, "-o", "cal", "--draft-length", length], 2);
-        let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(error.contains(said), "{length}: {error}");
-    }
-    assert!(!place.path("cal").exists());
-}

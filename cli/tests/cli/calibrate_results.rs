@@ -101,8 +101,6 @@ fn a_wrong_file_is_named() {
     assert!(other.contains("its rounds drafted 3.00 tokens, and the file is given with K = 5"), "{other}");
     let bare = error(&place, &["drafts.json"]);
     assert!(bare.contains("--experiment and --fit-k are for tables (CSV) and for results (K=FILE)"), "{bare}");
-    let length = error(&place, &["0=plain.json", "--draft-length", "3"]);
-    assert!(length.contains("--draft-length does nothing here: each file is given with its K"), "{length}");
 }
 
 #[test]

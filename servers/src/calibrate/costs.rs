@@ -14,8 +14,6 @@ pub enum Part {
     Step,
     /// The time covers the target's pass alone.
     Target,
-    /// The time covers the draft model's passes alone.
-    Draft,
 }
 
 /// A timed step of a server, or a part of a step: its requests, tokens and time.

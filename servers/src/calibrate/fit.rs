@@ -91,7 +91,7 @@ impl CostFit {
 
     pub(crate) fn of(rows: &[StepRow], costs: Costs, terms: &[Term]) -> CostFit {
         let bends = bends(rows);
-        let shortest = rows.iter().filter(|r| r.part != Part::Draft).map(|r| r.elapsed_s).reduce(f64::min);
+        let shortest = rows.iter().map(|r| r.elapsed_s).reduce(f64::min);
         let fitting = Fitting { rows, bends: &bends, costs, terms, least_s: LEAST_SHARE * shortest.unwrap_or(0.0) };
         let mut expected: Vec<f64> = rows.iter().map(|r| r.elapsed_s).collect();
         let mut fit = fitting.weighted(&expected);
@@ -110,17 +110,14 @@ impl CostFit {
         self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
 
-    /// The time in seconds that the fit predicts for a step or, if `r.part` says so, for its target pass or its draft
-    /// passes alone.
+    /// The time in seconds that the fit predicts for a step or, if `r.part` says so, for its target pass alone.
     pub fn step_s(&self, r: &StepRow) -> f64 {
         let terms: f64 =
             self.terms.iter().map(|(term, seconds)| seconds * term.of(r.decodes + r.prompts, tokens(r))).sum();
         let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64 + terms, &self.draft);
-        let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
         match r.part {
-            Part::Step => target + draft,
+            Part::Step => target + d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r),
             Part::Target => target,
-            Part::Draft => draft,
         }
     }
 
@@ -289,13 +286,12 @@ pub(crate) fn own_column(r: &StepRow, bends: &[u64], costs: Costs, j: usize) -> 
 }
 
 pub(crate) fn term_column(r: &StepRow, term: Term) -> f64 {
-    if r.part == Part::Draft { 0.0 } else { term.of(r.decodes + r.prompts, tokens(r)) }
+    term.of(r.decodes + r.prompts, tokens(r))
 }
 
 fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
     let (ramps, drafts) = (bends.len() - 1, draft_columns(bends));
     match (j, r.part) {
-        (j, Part::Draft) if j < drafts => 0.0,
         (j, Part::Target) if j >= drafts => 0.0,
         (0, _) => 1.0,
         (j, _) if j <= ramps => {

@@ -4,8 +4,7 @@
 use crate::calibrate::costs::{Part, StepRow};
 use crate::calibrate::source::unread;
 use crate::recordings::foreign::{
-    self, Format, aiperf_records, sglang_bench, sglang_dspark, sglang_forward, sglang_requests, vllm_bench,
-    vllm_forward,
+    self, Format, aiperf_records, sglang_bench, sglang_requests, vllm_bench, vllm_forward,
 };
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_traces::truth::speculation_profile::SpeculationProfile;
@@ -34,9 +33,8 @@ pub struct Foreign {
 }
 
 /// Reads a file of vLLM or SGLang, and detects its format. `index` is the file's index among the calibration's observed
-/// runs and files; the timed steps get this index as their `source`. `draft_length` is the server's draft length. It is
-/// needed only if the file's format does not state the draft length.
-pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Foreign> {
+/// runs and files; the timed steps get this index as their `source`.
+pub fn read(path: &Path, index: usize) -> Result<Foreign> {
     let bytes = &foreign::bytes(path).map_err(unread)?;
     let format = foreign::detect(path, bytes).map_err(unread)?;
     let mut f = Foreign {
@@ -50,20 +48,10 @@ pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Fore
         Format::VllmBench => vllm_serve(&mut f, bytes)?,
         Format::SglangBench => sglang_serve(&mut f, bytes)?,
         Format::SglangRequests => requests(&mut f, bytes)?,
-        Format::SglangForward => forward_steps(&mut f, bytes, index, draft_length)?,
-        Format::SglangDspark => dspark(&mut f, bytes, index)?,
         Format::AiperfRecords => aiperf(&mut f, bytes)?,
         Format::SpeculationProfile => profile(&mut f)?,
     }
     Ok(f)
-}
-
-impl Foreign {
-    /// True if the file's format does not say the draft length, so that the user must give it: SGLang's forward-pass
-    /// metrics.
-    pub fn takes_draft_length(&self) -> bool {
-        self.format == Format::SglangForward.to_string()
-    }
 }
 
 fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
@@ -229,68 +217,16 @@ fn drafted_by_sglang(s: &sglang_requests::RequestSpeculation) -> (u32, bool) {
     }
 }
 
-fn forward_steps(f: &mut Foreign, bytes: &[u8], source: usize, draft_length: Option<u32>) -> Result<()> {
-    let steps = sglang_forward::parse(&f.path, bytes).map_err(unread)?;
-    let k = draft_length.ok_or_else(|| {
-        Problem::bad_input(format!(
-            "{}: forward-pass metrics do not say how many tokens were drafted",
-            f.path.display()
-        ))
-        .help("say it: --draft-length N (sglang:spec_num_steps; 0 without speculation)")
-    })?;
-    for step in steps.iter().filter(|s| !s.is_heartbeat()) {
-        let decodes = step.decode_requests;
-        f.rows.push(StepRow {
-            k,
-            decodes,
-            verified: u64::from(decodes) * u64::from(k + 1),
-            prompts: step.prefill_requests,
-            prompt_tokens: step.prefill_tokens,
-            context: step.decode_kv_tokens + step.prefill_kv_tokens,
-            ..row(source, Part::Step, step.wall_s)
-        });
-    }
-    f.notes.push("its times are of the GPU: steps of a server take longer by what the host takes".into());
-    Ok(())
-}
-
-/// Reads the records of SGLang's scheduler DSpark into `f`: the draft times and the verification times of steps, and
-/// the acceptance of every request. Acceptance that SGLang itself simulated is not read.
-fn dspark(f: &mut Foreign, bytes: &[u8], source: usize) -> Result<()> {
-    for records in sglang_dspark::parse(&f.path, bytes).map_err(unread)? {
-        if records.simulated_accept_length.is_some() {
-            f.notes.push("its acceptance was simulated and says nothing of the draft: only its times are taken".into());
-        }
-        for step in &records.steps {
-            let decodes = step.batch_size.unwrap_or(0);
-            let verified = u64::from(step.verify_tokens.unwrap_or(decodes));
-            let k = records.gamma;
-            let context = step.requests.iter().flatten().map(|r| u64::from(r.prefix_len)).sum::<u64>();
-            let timed_row = |part, seconds: Option<f64>| {
-                let seconds = seconds.filter(|s| *s > 0.0)?;
-                Some(StepRow { k, decodes, verified, context, ..row(source, part, seconds) })
-            };
-            f.rows.extend(timed_row(Part::Target, step.verify_gpu_s));
-            f.rows.extend(timed_row(Part::Draft, step.draft_gpu_s));
-            if records.simulated_accept_length.is_none() {
-                let round = |r: &sglang_dspark::DsparkRequest| (r.verify_len.saturating_sub(1), r.correct_drafts, 1);
-                f.rounds.extend(step.requests.iter().flatten().map(round));
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Everything that [`read`] finds in a file with the content `text`.
-    fn read_text(name: &str, text: impl AsRef<[u8]>, draft_length: Option<u32>) -> String {
+    fn read_text(name: &str, text: impl AsRef<[u8]>) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
-        let f = read(&path, 7, draft_length).unwrap();
+        let f = read(&path, 7).unwrap();
         let rows: String = f.rows.iter().map(|row| format!("{row:?}\n")).collect();
         format!("{}\n{rows}rounds {:?}\nrequests {:?}\n{}", f.format, f.rounds, f.requests, f.notes.join("\n"))
     }
@@ -306,30 +242,28 @@ mod tests {
         };
         let (both, target) = (r#", "timing_scope": "target_and_drafter""#, r#", "timing_scope": "target_only""#);
         let cases = [case(3, ""), case(2, both), case(4, target), case(0, "")];
-        insta::assert_snapshot!(read_text("forward.json", format!("[{}]", cases.join(", ")), None));
+        insta::assert_snapshot!(read_text("forward.json", format!("[{}]", cases.join(", "))));
     }
 
     #[test]
     fn files_of_the_engines_are_read_whole() {
-        let files: [(&str, &[u8], Option<u32>); 6] = [
-            ("aiperf_records", include_bytes!("../../../fuzz/seeds/aiperf-records/four.jsonl"), None),
-            ("vllm_bench", include_bytes!("../../../fuzz/seeds/vllm-bench/run.jsonl"), None),
-            ("sglang_bench", include_bytes!("../../../fuzz/seeds/sglang-bench/run.jsonl"), None),
-            ("sglang_dspark", include_bytes!("../../../fuzz/seeds/sglang-dspark/info.json"), None),
-            ("sglang_requests", include_bytes!("../../../fuzz/seeds/sglang-requests/two.jsonl"), None),
-            ("sglang_forward", include_bytes!("../../../fuzz/seeds/sglang-forward/step.json"), Some(3)),
+        let files: [(&str, &[u8]); 4] = [
+            ("aiperf_records", include_bytes!("../../../fuzz/seeds/aiperf-records/four.jsonl")),
+            ("vllm_bench", include_bytes!("../../../fuzz/seeds/vllm-bench/run.jsonl")),
+            ("sglang_bench", include_bytes!("../../../fuzz/seeds/sglang-bench/run.jsonl")),
+            ("sglang_requests", include_bytes!("../../../fuzz/seeds/sglang-requests/two.jsonl")),
         ];
-        for (name, bytes, draft_length) in files {
-            insta::assert_snapshot!(name, read_text("file.json", bytes, draft_length));
+        for (name, bytes) in files {
+            insta::assert_snapshot!(name, read_text("file.json", bytes));
         }
     }
 
     #[test]
     fn requests_whose_drafts_had_several_lengths_are_counted_in_a_note() {
         let seed = include_str!("../../../fuzz/seeds/sglang-requests/two.jsonl");
-        assert!(!read_text("two.jsonl", seed, None).contains("several widths"));
+        assert!(!read_text("two.jsonl", seed).contains("several widths"));
         let one = seed.replacen("\"spec_num_proposed_drafts\": 20", "\"spec_num_proposed_drafts\": 21", 1);
-        let said = read_text("two.jsonl", one, None);
+        let said = read_text("two.jsonl", one);
         assert!(said.contains("of 1 requests the drafts that were proposed have several widths"), "{said}");
     }
 

@@ -63,7 +63,7 @@ fn everything_that_a_calibration_says() {
     let law = |k, clients| if (k, clients) == (3, 4) { slower } else { LAW };
     let write = |k, clients| law(k, clients).write(dir.path(), k, clients, 1);
     let paths: Vec<_> = [0, 3].iter().flat_map(|&k| [1, 4, 8].map(|clients| write(k, clients))).collect();
-    let foreign = crate::calibrate::foreign::read(&file, paths.len(), None).unwrap();
+    let foreign = crate::calibrate::foreign::read(&file, paths.len()).unwrap();
     let c = Calibration::of(open_all(&paths).unwrap(), vec![foreign]).unwrap();
     insta::assert_snapshot!("page", page_text(&crate::calibrate::page::page(&c)));
     let folder = dir.path().join("cal");

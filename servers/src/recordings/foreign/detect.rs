@@ -1,6 +1,6 @@
 //! Recognises the format of a file of vLLM, SGLang or one of their benchmarks by the file's content.
 
-use super::{file, json, python, sglang_forward};
+use super::{file, json, python};
 use crate::recordings::unread::Unread;
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
@@ -20,11 +20,6 @@ pub enum Format {
     SglangBench,
     /// The file has SGLang's metrics of each request; read by [`sglang_requests`](super::sglang_requests).
     SglangRequests,
-    /// The file has SGLang's metrics of each forward pass; read by [`sglang_forward`](super::sglang_forward).
-    SglangForward,
-    /// The file has the records of verify steps that SGLang's scheduler DSpark keeps; read by
-    /// [`sglang_dspark`](super::sglang_dspark).
-    SglangDspark,
     /// The file has the requests of a run of AIPerf; read by [`aiperf_records`](super::aiperf_records).
     AiperfRecords,
     /// The file is a `speculation_profile.json`, which says how often a draft checkpoint is right.
@@ -33,13 +28,11 @@ pub enum Format {
 
 impl Format {
     /// All formats of vLLM and SGLang files, in the order in which they are tried.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 6] = [
         Format::VllmForward,
         Format::VllmBench,
         Format::SglangBench,
         Format::SglangRequests,
-        Format::SglangForward,
-        Format::SglangDspark,
         Format::AiperfRecords,
         Format::SpeculationProfile,
     ];
@@ -50,8 +43,6 @@ impl Format {
             Format::VllmBench => "vllm bench serve results",
             Format::SglangBench => "sglang.benchmark.serving results",
             Format::SglangRequests => "SGLang request metrics",
-            Format::SglangForward => "SGLang forward-pass metrics",
-            Format::SglangDspark => "SGLang server info with DSpark step records",
             Format::AiperfRecords => "AIPerf records of requests",
             Format::SpeculationProfile => "a speculation profile",
         }
@@ -65,8 +56,6 @@ impl Format {
             Format::VllmBench => &["endpoint_type", "tokenizer_id", "request_rate", "completed"],
             Format::SglangBench => &["dataset_name", "request_rate", "completed", "total_output_tokens_retokenized"],
             Format::SglangRequests => &["request_parameters", "id", "finish_reason"],
-            Format::SglangForward => &["counter_id", "wall_time", "scheduled_requests", "queued_requests"],
-            Format::SglangDspark => &["internal_states"],
             Format::AiperfRecords => &["metadata", "metrics"],
             Format::SpeculationProfile => &["measured", "num_speculative_tokens"],
         }
@@ -82,11 +71,6 @@ impl fmt::Display for Format {
 /// Recognises the format of a file by its content `bytes`. If the file holds several JSON values, the first value
 /// decides. `path` is the file's name in errors.
 pub fn detect(path: &Path, bytes: &[u8]) -> Result<Format, Unread> {
-    if bytes.first().copied().is_some_and(sglang_forward::is_message) {
-        return sglang_forward::messages(path, bytes)
-            .next()
-            .map_or_else(|| Err(unknown(path, "it has no message")), |first| first.map(|_| Format::SglangForward));
-    }
     let text = file::utf8(path, bytes)?;
     let text = python::constants(text);
     let begun = text.trim_start();
@@ -145,9 +129,7 @@ fn beginning(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::recordings::foreign::testing::of;
-    use crate::recordings::foreign::{
-        aiperf_records, sglang_bench, sglang_dspark, sglang_requests, vllm_bench, vllm_forward,
-    };
+    use crate::recordings::foreign::{aiperf_records, sglang_bench, sglang_requests, vllm_bench, vllm_forward};
 
     fn found(text: &str) -> Result<Format, String> {
         of(text.as_bytes(), detect)
@@ -160,15 +142,12 @@ mod tests {
             (vllm_bench::tests::GOOD, Format::VllmBench),
             (sglang_bench::tests::GOOD, Format::SglangBench),
             (sglang_requests::tests::GOOD, Format::SglangRequests),
-            (sglang_forward::tests::JSON, Format::SglangForward),
-            (sglang_dspark::tests::GOOD, Format::SglangDspark),
             (aiperf_records::tests::GOOD, Format::AiperfRecords),
             (r#"{"measured": true, "num_speculative_tokens": 3}"#, Format::SpeculationProfile),
         ] {
             assert_eq!(found(text), Ok(format), "{text}");
             assert_eq!(found(&format!("\n {text}\n{text}")), Ok(format), "{text}");
         }
-        assert_eq!(of(&sglang_forward::tests::two_messages(), detect), Ok(Format::SglangForward));
     }
 
     #[test]
@@ -187,7 +166,6 @@ mod tests {
         ] {
             assert_eq!(found(text), Err(error.to_owned()), "{text}");
         }
-        assert!(of(b"\x80", detect).unwrap_err().starts_with("f: message 0 (byte 0): missing field `version`"));
         assert!(of(b"\x1f\x8b\x08\x00", detect).unwrap_err().contains("is not UTF-8 text"));
     }
 

@@ -13,8 +13,6 @@ mod python;
 mod rate;
 pub mod results;
 pub mod sglang_bench;
-pub mod sglang_dspark;
-pub mod sglang_forward;
 pub mod sglang_requests;
 #[cfg(test)]
 mod testing;
