@@ -11,13 +11,7 @@ fn run(out: &Path) {
     let experiment = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments/quickstart.toml");
     let mut command = Command::new(program);
     command.arg("run").arg(experiment).arg("-o").arg(out);
-    command.args([
-        "--no-figures",
-        "--set",
-        "workload.requests=120",
-        "--set",
-        "seeds=[1, 2]",
-    ]);
+    command.args(["--no-figures", "--set", "workload.requests=120", "--set", "seeds=[1, 2]"]);
     command.args(["--set", "output.steps=true", "--set", "engine.max_num_seqs={ sweep = [8, 64] }"]);
     let output = command.output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -82,14 +82,8 @@ fn names_and_defaults_are_one_table() {
     assert_eq!(names, PolicySpec::all_names());
     let seers: Vec<&str> = PolicySpec::all().iter().filter(|p| p.sees_hidden_truth()).map(PolicySpec::name).collect();
     let bounds = [
-        "oracle-goodput",
-        "oracle-tree",
-        "knows-rates",
-        "knows-confidences",
-        "knows-lengths",
-        "one-step-ahead",
-        "oracle-length",
-        "clairvoyant-static",
+        "oracle-goodput", "oracle-tree", "knows-rates", "knows-confidences", "knows-lengths", "one-step-ahead",
+        "oracle-length", "clairvoyant-static",
     ];
     let wrappers = ["true-cost", "true-calibration", "true-rates"];
     assert_eq!(seers, [&bounds[..], &wrappers].concat());

@@ -37,12 +37,7 @@ pub struct WithoutEffect {
 
 /// Settings that have no effect if no policy of the experiment drafts.
 const OF_DRAFTS: [&str; 6] = [
-    "acceptance",
-    "belief",
-    "engine.draft_prefill",
-    "engine.draft_gap",
-    "engine.max_draft_len",
-    "engine.budget_charge",
+    "acceptance", "belief", "engine.draft_prefill", "engine.draft_gap", "engine.max_draft_len", "engine.budget_charge",
 ];
 
 /// Finds the settings of a finished run that did nothing. `numbers` has the digest of each run's results, in the order

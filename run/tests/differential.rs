@@ -53,13 +53,8 @@ fn engine() -> impl Strategy<Value = String> {
 
 fn workload() -> impl Strategy<Value = String> {
     let arrivals = of([
-        "{ poisson = { rate = 2.0 } }",
-        "{ poisson = { rate = 20.0 } }",
-        "{ gamma = { rate = 8.0, cv = 3.0 } }",
-        "{ closed-loop = 1 }",
-        "{ closed-loop = 5 }",
-        "{ t1 = {} }",
-        "{ burstgpt = {} }",
+        "{ poisson = { rate = 2.0 } }", "{ poisson = { rate = 20.0 } }", "{ gamma = { rate = 8.0, cv = 3.0 } }",
+        "{ closed-loop = 1 }", "{ closed-loop = 5 }", "{ t1 = {} }", "{ burstgpt = {} }",
     ]);
     let lengths = of([
         "{ fixed = { prompt = 32, output = 16 } }",
@@ -68,10 +63,7 @@ fn workload() -> impl Strategy<Value = String> {
         "{ log-normal = { prompt = { mean = 80.0, sigma = 0.9, max = 400 }, output = { mean = 40.0, sigma = 0.9, max = 200 } } }",
     ]);
     let more = of([
-        "",
-        "",
-        "transform = [{ rate-scale = 3.0 }]",
-        "transform = [{ thin = { keep = 0.5 } }]",
+        "", "", "transform = [{ rate-scale = 3.0 }]", "transform = [{ thin = { keep = 0.5 } }]",
         "sessions = { turns = 3.0, gap_s = 0.1, max_context = 300 }",
     ]);
     (arrivals, lengths, 5..60u32, more).prop_map(|(arrivals, lengths, requests, more)| {
@@ -81,12 +73,8 @@ fn workload() -> impl Strategy<Value = String> {
 
 fn acceptance() -> impl Strategy<Value = String> {
     let source = of([
-        "{ constant = { rate = 0.7 } }",
-        "{ constant = { rate = 0.05 } }",
-        "{ constant = { rate = 1.0 } }",
-        "{ by-depth = { rates = [0.9, 0.6, 0.3] } }",
-        "{ mixture = {} }",
-        "{ prompt-lookup = {} }",
+        "{ constant = { rate = 0.7 } }", "{ constant = { rate = 0.05 } }", "{ constant = { rate = 1.0 } }",
+        "{ by-depth = { rates = [0.9, 0.6, 0.3] } }", "{ mixture = {} }", "{ prompt-lookup = {} }",
     ]);
     source.prop_map(|source| format!("[acceptance]\nsource = {source}\n"))
 }

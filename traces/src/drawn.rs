@@ -124,9 +124,7 @@ mod tests {
             }}"#,
         ];
         let arrivals = [
-            r#"{"poisson": {"rate": 8.0}}"#,
-            r#"{"closed-loop": 3}"#,
-            r#"{"gamma": {"rate": 8.0, "cv": 2.0}}"#,
+            r#"{"poisson": {"rate": 8.0}}"#, r#"{"closed-loop": 3}"#, r#"{"gamma": {"rate": 8.0, "cv": 2.0}}"#,
             r#"{"azure-conv": {"rate": 8.0}}"#,
         ];
         for (arrivals, lengths) in arrivals.iter().flat_map(|a| lengths.iter().map(move |l| (a, l))) {

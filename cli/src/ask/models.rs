@@ -88,32 +88,9 @@ impl Quant {
 
 /// Endings of published names that do not change a model's shape.
 const SAME_SHAPE: [&str; 26] = [
-    "-instruct",
-    "-it",
-    "-chat",
-    "-hf",
-    "-base",
-    "-bf16",
-    "-2507",
-    "-2508",
-    "-0324",
-    "-0528",
-    "-0905",
-    "-thinking",
-    "-v0.1",
-    "-v0.2",
-    "-v0.3",
-    "-v1.3",
-    "-v1.5",
-    "-terminus",
-    "-reasoning",
-    "-latest",
-    "-dynamic",
-    "-text",
-    "-gguf",
-    "-2407",
-    "-2501",
-    "-2411",
+    "-instruct", "-it", "-chat", "-hf", "-base", "-bf16", "-2507", "-2508", "-0324", "-0528", "-0905", "-thinking",
+    "-v0.1", "-v0.2", "-v0.3", "-v1.3", "-v1.5", "-terminus", "-reasoning", "-latest", "-dynamic", "-text", "-gguf",
+    "-2407", "-2501", "-2411",
 ];
 
 /// Names of models that have the shape of a preset.

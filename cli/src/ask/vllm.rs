@@ -13,35 +13,16 @@ use serde_json::Value;
 
 /// Keys of `--speculative-config` that the answer uses.
 const USED: &[&str] = &[
-    "method",
-    "model",
-    "num_speculative_tokens",
-    "num_speculative_tokens_per_batch_size",
-    "draft_tensor_parallel_size",
-    "max_model_len",
-    "quantization",
-    "parallel_drafting",
+    "method", "model", "num_speculative_tokens", "num_speculative_tokens_per_batch_size", "draft_tensor_parallel_size",
+    "max_model_len", "quantization", "parallel_drafting",
 ];
 
 /// Keys of `--speculative-config` that do not matter for the answer.
 const NO_MATTER: &[&str] = &[
-    "revision",
-    "code_revision",
-    "prompt_lookup_min",
-    "prompt_lookup_max",
-    "draft_load_config",
-    "attention_backend",
-    "moe_backend",
-    "disable_padded_drafter_batch",
-    "use_local_argmax_reduction",
-    "enforce_eager",
-    "suffix_decoding_max_tree_depth",
-    "suffix_decoding_max_cached_requests",
-    "suffix_decoding_max_spec_factor",
-    "suffix_decoding_min_token_prob",
-    "draft_sample_method",
-    "rejection_sample_method",
-    "kv_cache_dtype",
+    "revision", "code_revision", "prompt_lookup_min", "prompt_lookup_max", "draft_load_config", "attention_backend",
+    "moe_backend", "disable_padded_drafter_batch", "use_local_argmax_reduction", "enforce_eager",
+    "suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests", "suffix_decoding_max_spec_factor",
+    "suffix_decoding_min_token_prob", "draft_sample_method", "rejection_sample_method", "kv_cache_dtype",
     "target_model",
 ];
 
@@ -350,8 +331,7 @@ mod tests {
             ("vllm serve a --max-num 8", "--max-num", "several flags"),
             (
                 "vllm serve a --kv-transfer-config '{\"kv_role\": \"kv_both\"}'",
-                "--kv-transfer-config '{\"kv_role\": \"kv_both\"}'",
-                "handing KV over",
+                "--kv-transfer-config '{\"kv_role\": \"kv_both\"}'", "handing KV over",
             ),
             ("vllm serve a -dcp 2", "-dcp 2", "context parallelism"),
             (

@@ -128,15 +128,7 @@ impl Answer {
 
     fn load_table(&self) -> String {
         let header = [
-            "",
-            "tok/s",
-            "a user",
-            "TTFT\nms",
-            "p99\nms",
-            "TPOT\nms",
-            "p99\nms",
-            "KV\n%",
-            "$/M\ntokens",
+            "", "tok/s", "a user", "TTFT\nms", "p99\nms", "TPOT\nms", "p99\nms", "KV\n%", "$/M\ntokens",
             "as fast\nas now",
         ];
         let price = self.made.price.is_some();

@@ -57,12 +57,7 @@ fn the_same_bytes_on_any_number_of_threads() {
         }
     }
     for name in [
-        "capacity.json",
-        "capacity.txt",
-        "capacity.parquet",
-        "probes.parquet",
-        "capacity.html",
-        "figures/capacity.svg",
+        "capacity.json", "capacity.txt", "capacity.parquet", "probes.parquet", "capacity.html", "figures/capacity.svg",
         "figures/attainment-over-rate.svg",
     ] {
         let [one, two] = ["one", "two"].map(|out| std::fs::read(place.path(&format!("{out}/{name}"))).unwrap());
@@ -189,12 +184,8 @@ fn the_page_names_the_policy_with_the_highest_capacity() {
         assert!(done.status.success(), "{}", stderr(&done));
         let page = std::fs::read_to_string(place.path(&format!("{out}/capacity.html"))).unwrap();
         for part in [
-            "carries most: ",
-            "no drafting",
-            "Poisson arrivals, 240 requests, 64 + 32 tokens",
-            "The experiment, with every default",
-            "warm_up_requests = 20",
-            "mean and 95 % interval over 2 seeds",
+            "carries most: ", "no drafting", "Poisson arrivals, 240 requests, 64 + 32 tokens",
+            "The experiment, with every default", "warm_up_requests = 20", "mean and 95 % interval over 2 seeds",
             "seed 1 of 2 seeds, whole runs",
         ] {
             assert!(page.contains(part), "{out}: {part}");

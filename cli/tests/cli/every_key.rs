@@ -22,17 +22,7 @@ const EXCEPTIONS: [(&str, &str); 2] = [
 
 /// The tables and keys of an experiment file that this test tries.
 const TABLES: [&str; 12] = [
-    "name",
-    "seeds",
-    "sweep_order",
-    "output",
-    "paper",
-    "question",
-    "arena",
-    "live",
-    "validate",
-    "observe",
-    "capacity",
+    "name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity",
     "fleet",
 ];
 

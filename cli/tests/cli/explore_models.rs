@@ -49,16 +49,7 @@ fn dense() -> Value {
 /// A random `config.json` of a model family that the page reads.
 fn any_config(draws: &mut Draws) -> Value {
     let families = [
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "phi3",
-        "granite",
-        "mixtral",
-        "qwen2_moe",
-        "qwen3_moe",
-        "olmoe",
+        "llama", "mistral", "qwen2", "qwen3", "phi3", "granite", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
         "glm4_moe",
     ];
     let family = families[draws.below(families.len())];

@@ -8,18 +8,8 @@ use std::process::{Command, Output};
 /// Commands whose examples need models or a device, or take long. Their examples are not run here; a unit test
 /// (`src/cli/examples.rs`) checks that they can be parsed.
 const NOT_RUN: [&str; 12] = [
-    "live",
-    "observe",
-    "serve",
-    "calibrate",
-    "recommend",
-    "validate",
-    "profile",
-    "profile-acceptance",
-    "report",
-    "open",
-    "doctor",
-    "policies new",
+    "live", "observe", "serve", "calibrate", "recommend", "validate", "profile", "profile-acceptance", "report",
+    "open", "doctor", "policies new",
 ];
 /// Files in examples that no small experiment makes. Examples with these files are not run.
 const NOT_HERE: [&str; 5] = ["profile.toml", "conversation_trace", "hardware kernels", "deployment.yaml", "http://"];
@@ -58,10 +48,7 @@ fn examples(help: &str) -> impl Iterator<Item = &str> {
 fn stage(decide_help: &str) -> Place {
     let place = Place::new();
     for folder in [
-        "experiments/papers",
-        "experiments/questions",
-        "experiments/arena",
-        "home/.zfunc",
+        "experiments/papers", "experiments/questions", "experiments/arena", "home/.zfunc",
         "home/.config/fish/completions",
     ] {
         std::fs::create_dir_all(place.path(folder)).unwrap();

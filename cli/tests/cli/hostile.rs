@@ -233,11 +233,8 @@ fn control_characters_are_never_printed() {
         ("claim.toml", EXPERIMENT.to_owned() + &claims),
         (
             "path.toml",
-            experiment("poisson = { rate = 4.0 }", &format!("trace = {{ path = \"{quoted}.csv\" }}")).replacen(
-                "requests = 200\n",
-                "",
-                1,
-            ),
+            experiment("poisson = { rate = 4.0 }", &format!("trace = {{ path = \"{quoted}.csv\" }}"))
+                .replacen("requests = 200\n", "", 1),
         ),
         ("header.csv", format!("t_s,{ACTING},output_tokens\n0.0,5,5\n")),
         ("unknown.csv", format!("a{ACTING},b\n1,2\n")),

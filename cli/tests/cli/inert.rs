@@ -53,12 +53,8 @@ fn settings_without_effect_are_reported_with_the_reason() {
     let place = Place::holding(IDLE);
     let (stderr, json) = run(&place, &[]);
     let idle = [
-        "acceptance.ranks",
-        "hardware.target.roofline.parallel_efficiency",
-        "workload.duration_s",
-        "acceptance.source.mixture.all.a",
-        "acceptance.source.mixture.all.b",
-        "acceptance.confidence.misfit.shift",
+        "acceptance.ranks", "hardware.target.roofline.parallel_efficiency", "workload.duration_s",
+        "acceptance.source.mixture.all.a", "acceptance.source.mixture.all.b", "acceptance.confidence.misfit.shift",
     ];
     assert_eq!(named(&json), idle);
     for says in [

@@ -19,9 +19,7 @@ fn overload_is_reported_in_every_output() {
     let place = offered(60.0);
     let text = place.run_drawn("out", &[]);
     for part in [
-        "! autoregressive: ",
-        "requests/s came, ",
-        "were waiting at the end (seeds 1 2)",
+        "! autoregressive: ", "requests/s came, ", "were waiting at the end (seeds 1 2)",
         "!: overloaded, the queue grew while requests came",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");

@@ -160,11 +160,9 @@ fn claims_without_a_comparison_are_refused() {
 
 #[test]
 fn attainment_needs_a_bound() {
-    let text = with_paper().replacen("adaspec-scale = 1.0", "", 1).replacen(
-        "metric = \"speedup\", policy = \"oracle",
-        "metric = \"slo-attainment\", policy = \"oracle",
-        1,
-    );
+    let text = with_paper()
+        .replacen("adaspec-scale = 1.0", "", 1)
+        .replacen("metric = \"speedup\", policy = \"oracle", "metric = \"slo-attainment\", policy = \"oracle", 1);
     let error = Place::holding(&text).fails(&["run", "x.toml", "-o", "out"], 2);
     assert!(error.contains("there is no bound to attain") && error.contains("adaspec-scale"), "{error}");
 }

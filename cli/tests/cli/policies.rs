@@ -74,17 +74,7 @@ fn the_clairvoyant_is_the_best_fixed_length() {
     let output = place
         .foretoken()
         .args([
-            "run",
-            "x.toml",
-            "-o",
-            "out",
-            "--format",
-            "json",
-            "--no-figures",
-            "--set",
-            "seeds=[1]",
-            "--set",
-            policies,
+            "run", "x.toml", "-o", "out", "--format", "json", "--no-figures", "--set", "seeds=[1]", "--set", policies,
         ])
         .output()
         .unwrap();

@@ -84,11 +84,9 @@ fn a_folder_of_questions_prints_one_table_and_a_page() {
     assert!(text.contains("2 of 2 questions are answered"), "{text}");
     let page = run(&["--resume", "--format", "markdown"]);
     for part in [
-        "# Questions that people asked",
-        "| [someone/something#1](#a) |",
+        "# Questions that people asked", "| [someone/something#1](#a) |",
         "\n<a id=\"b\"></a>\n\n## Does knowing the outcome pay?\n",
-        "Asked in [someone/something#1](https://example.org/1).\n",
-        "| Yes: it is",
+        "Asked in [someone/something#1](https://example.org/1).\n", "| Yes: it is",
     ] {
         assert!(page.contains(part), "{part} in\n{page}");
     }

@@ -18,11 +18,7 @@ fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
     place.run_drawn("out", &[]);
     let first = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     for part in [
-        "<h1>small</h1>",
-        "× [",
-        "the oracle",
-        "Student t over 2 seeds",
-        "simulated",
+        "<h1>small</h1>", "× [", "the oracle", "Student t over 2 seeds", "simulated",
         "<li>most running requests = 8\u{a0}requests: ",
     ] {
         assert!(first.contains(part), "{part} is missing");
@@ -106,9 +102,7 @@ fn a_baseline_gives_paired_differences() {
     // The compared results and the baseline each have five policies at two swept values, and two seeds. One seed (2) is
     // in both.
     for part in [
-        "10 pairs",
-        "<td>engine.block_size</td><td>16</td><td>32</td>",
-        "the seed 3 is only here",
+        "10 pairs", "<td>engine.block_size</td><td>16</td><td>32</td>", "the seed 3 is only here",
         "the seed 1 is only there",
     ] {
         assert!(page.contains(part), "{part} is missing");

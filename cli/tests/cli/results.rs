@@ -24,12 +24,8 @@ fn thread_count_changes_no_byte() {
 fn the_table_states_source_seeds_and_intervals() {
     let text = Place::new().run("out", &[]);
     for part in [
-        "simulated",
-        "seeds 1 2",
-        "95 % interval",
-        "most running requests = 8 requests, 200 requests a seed",
-        " requests/s, ",
-        " output tokens/s, SLO TPOT <=",
+        "simulated", "seeds 1 2", "95 % interval", "most running requests = 8 requests, 200 requests a seed",
+        " requests/s, ", " output tokens/s, SLO TPOT <=",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
@@ -114,12 +110,8 @@ fn a_request_that_never_fits_is_rejected_and_shown() {
     // There are 20 usable KV blocks of 16 tokens. Prompts of 128 tokens fit, and a prompt of 400 tokens would not.
     std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,128,8\n1.0,400,8\n2.0,128,8\n").unwrap();
     let sets = [
-        "--set",
-        "workload={ arrivals = { trace = { path = 't.csv' } } }",
-        "--set",
-        "engine={ num_gpu_blocks = 21 }",
-        "--set",
-        "seeds=[1]",
+        "--set", "workload={ arrivals = { trace = { path = 't.csv' } } }", "--set", "engine={ num_gpu_blocks = 21 }",
+        "--set", "seeds=[1]",
     ];
     let output = place.foretoken().args(["run", "x.toml", "-o", "out"]).args(sets).output().unwrap();
     let (text, notes) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

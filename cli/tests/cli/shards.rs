@@ -345,8 +345,7 @@ fn a_damaged_cell_is_named_and_can_be_run_again() {
         let found = place.fails(&["merge", "shared/out"], 1);
         let one_line = found.replace("\n  | ", " ").split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
-            "1 of 30 cells is not finished: shared/out/cells/v0-s0-p1.cell",
-            said,
+            "1 of 30 cells is not finished: shared/out/cells/v0-s0-p1.cell", said,
             "(fixed-1, workload.arrivals.poisson.rate = 2.0, seed 1)",
         ] {
             assert!(one_line.contains(part), "{what}: {part}: {found}");

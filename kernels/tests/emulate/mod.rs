@@ -49,16 +49,8 @@ fn build() -> Option<Mutex<Library>> {
     );
     std::fs::write(&text, source(include_str!("platform.hpp")) + &entry).expect("a source");
     let mut compiler = Process::new(std::env::var_os("CXX").unwrap_or_else(|| "g++".into()));
-    compiler.args([
-        "-std=c++17",
-        "-O2",
-        "-fno-strict-aliasing",
-        "-shared",
-        "-fPIC",
-        "-Wno-unknown-pragmas",
-        "-w",
-        "-o",
-    ]);
+    compiler
+        .args(["-std=c++17", "-O2", "-fno-strict-aliasing", "-shared", "-fPIC", "-Wno-unknown-pragmas", "-w", "-o"]);
     let Ok(output) = compiler.arg(&library).arg(&text).output() else {
         return None;
     };

@@ -113,11 +113,7 @@ fn numbers(settings: &impl Serialize, keys: &[&str]) -> Map<String, Value> {
 }
 
 const THROUGHPUT_KEYS: [&str; 6] = [
-    "window_size",
-    "update_interval",
-    "switch_hysteresis",
-    "profile_run_seq_len",
-    "profile_run_batch_sizes",
+    "window_size", "update_interval", "switch_hysteresis", "profile_run_seq_len", "profile_run_batch_sizes",
     "max_profile_run_batch_size",
 ];
 

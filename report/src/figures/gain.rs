@@ -141,13 +141,7 @@ mod tests {
         ];
         let figure = gain_figure(&lines, "K = 3", "now", "simulated; 3 seeds").unwrap();
         for text in [
-            "K = 2, advised",
-            "K = 1",
-            "now",
-            "Against K = 3",
-            "plain decoding",
-            "requests a second",
-            "times as fast",
+            "K = 2, advised", "K = 1", "now", "Against K = 3", "plain decoding", "requests a second", "times as fast",
             "simulated; 3 seeds",
         ] {
             assert!(figure.svg.contains(text), "{text}");

@@ -135,17 +135,8 @@ fn every_figure_names_its_policies_and_its_source() {
 fn the_list_follows_what_was_swept() {
     let files = |report: &Report| figures(report).into_iter().map(|f| f.file).collect::<Vec<_>>();
     let plain = [
-        "speedup.svg",
-        "slo-attainment.svg",
-        "batch-size.svg",
-        "draft-length.svg",
-        "e2e-latency.svg",
-        "ttft.svg",
-        "tpot.svg",
-        "length-by-batch-size.svg",
-        "acceptance-by-depth.svg",
-        "goodput-map.svg",
-        "kv-use.svg",
+        "speedup.svg", "slo-attainment.svg", "batch-size.svg", "draft-length.svg", "e2e-latency.svg", "ttft.svg",
+        "tpot.svg", "length-by-batch-size.svg", "acceptance-by-depth.svg", "goodput-map.svg", "kv-use.svg",
     ];
     assert_eq!(files(&report(3, &[], &[], 1, 300)), plain);
     // The only policy does not draft, so there are no draft lengths to show.
@@ -159,23 +150,12 @@ fn the_list_follows_what_was_swept() {
     assert_eq!(
         files(&report(2, &[1.0, 2.0], &["v1"], 1, 300)),
         [
-            "speedup.svg",
-            "speedup.workload.rate-scale.svg",
-            "slo-attainment.svg",
-            "slo-attainment.workload.rate-scale.svg",
-            "mean-latency.workload.rate-scale.svg",
-            "tradeoff.workload.rate-scale.svg",
-            "batch-size.rate-scale-1_scheduler-v1.svg",
-            "batch-size.rate-scale-2_scheduler-v1.svg",
-            "draft-length.rate-scale-1_scheduler-v1.svg",
-            "draft-length.rate-scale-2_scheduler-v1.svg",
-            "e2e-latency.svg",
-            "ttft.svg",
-            "tpot.svg",
-            "length-by-batch-size.svg",
-            "acceptance-by-depth.svg",
-            "goodput-map.svg",
-            "kv-use.svg"
+            "speedup.svg", "speedup.workload.rate-scale.svg", "slo-attainment.svg",
+            "slo-attainment.workload.rate-scale.svg", "mean-latency.workload.rate-scale.svg",
+            "tradeoff.workload.rate-scale.svg", "batch-size.rate-scale-1_scheduler-v1.svg",
+            "batch-size.rate-scale-2_scheduler-v1.svg", "draft-length.rate-scale-1_scheduler-v1.svg",
+            "draft-length.rate-scale-2_scheduler-v1.svg", "e2e-latency.svg", "ttft.svg", "tpot.svg",
+            "length-by-batch-size.svg", "acceptance-by-depth.svg", "goodput-map.svg", "kv-use.svg"
         ]
     );
     // These swept values differ only in characters that file names replace.
@@ -291,18 +271,12 @@ fn bytes_of_the_other_kinds_stay() {
     assert_eq!(
         others.map(digest).collect::<Vec<_>>(),
         [
-            "8a4753817c237ee6 behind.workload.rate-scale.svg",
-            "a876d880d7483d02 speedup.workload.rate-scale.svg",
-            "6480e5dafc19e361 slo-attainment.workload.rate-scale.svg",
-            "2ea06c2a87833c5e regret.svg",
-            "c8050f3d11a04604 regret.workload.rate-scale.svg",
-            "fded65b3e02233bc change.svg",
-            "156634dbca6928b1 change.workload.rate-scale.svg",
-            "a6918eb7f603c921 mean-latency.workload.rate-scale.svg",
-            "eff990dfd660a793 tradeoff.workload.rate-scale.svg",
-            "be0a1a78734513eb calibration.svg",
-            "296386d9d6bbaa4e kv-use.svg",
-            "c6a073dc2a82d124 preemptions.svg",
+            "8a4753817c237ee6 behind.workload.rate-scale.svg", "a876d880d7483d02 speedup.workload.rate-scale.svg",
+            "6480e5dafc19e361 slo-attainment.workload.rate-scale.svg", "2ea06c2a87833c5e regret.svg",
+            "c8050f3d11a04604 regret.workload.rate-scale.svg", "fded65b3e02233bc change.svg",
+            "156634dbca6928b1 change.workload.rate-scale.svg", "a6918eb7f603c921 mean-latency.workload.rate-scale.svg",
+            "eff990dfd660a793 tradeoff.workload.rate-scale.svg", "be0a1a78734513eb calibration.svg",
+            "296386d9d6bbaa4e kv-use.svg", "c6a073dc2a82d124 preemptions.svg",
         ]
     );
 }
@@ -317,15 +291,10 @@ fn bytes_stay() {
     assert_eq!(
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
-            "1cb538270c7b585b slo-attainment.svg",
-            "39ca4a14f9565b34 batch-size.svg",
-            "9f5d1b77df28c110 draft-length.svg",
-            "4431d9a09b340edd e2e-latency.svg",
-            "aff7dc63ed9b679b ttft.svg",
-            "9e7e7324e745a017 tpot.svg",
-            "ea4e9c95315f06e1 length-by-batch-size.svg",
-            "e10070eb3812343c acceptance-by-depth.svg",
-            "e4e1ed500a45de93 goodput-map.svg",
+            "1cb538270c7b585b slo-attainment.svg", "39ca4a14f9565b34 batch-size.svg",
+            "9f5d1b77df28c110 draft-length.svg", "4431d9a09b340edd e2e-latency.svg", "aff7dc63ed9b679b ttft.svg",
+            "9e7e7324e745a017 tpot.svg", "ea4e9c95315f06e1 length-by-batch-size.svg",
+            "e10070eb3812343c acceptance-by-depth.svg", "e4e1ed500a45de93 goodput-map.svg",
             "085a747ef9f2abd7 kv-use.svg"
         ]
     );

@@ -227,11 +227,7 @@ fn a_missing_figure_names_the_setting_that_gives_it() {
     }
     let page = html(&one, &RunFacts::default());
     for part in [
-        "adaspec-scale = 1.0",
-        "--regret",
-        "such as adaspec",
-        "Nothing was verified",
-        "sweep = [1, 3, 5]",
+        "adaspec-scale = 1.0", "--regret", "such as adaspec", "Nothing was verified", "sweep = [1, 3, 5]",
         "sweep = [1.0",
     ] {
         assert!(page.contains(part), "{part} is missing");

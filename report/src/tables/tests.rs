@@ -36,13 +36,7 @@ fn summary_has_every_number_of_every_cell() {
     assert_eq!(
         names(&frame)[..8],
         [
-            "policy",
-            "sweep.workload.rate-scale",
-            "sweep.engine.scheduler",
-            "seed",
-            "implied",
-            "speedup",
-            "requests",
+            "policy", "sweep.workload.rate-scale", "sweep.engine.scheduler", "seed", "implied", "speedup", "requests",
             "finished"
         ]
     );
@@ -77,23 +71,8 @@ fn requests_come_back_in_cell_order_with_nulls_where_nothing_happened() {
     assert_eq!(
         names(&frame)[3..],
         [
-            "request",
-            "arrival_s",
-            "first_scheduled_s",
-            "first_token_s",
-            "finish_s",
-            "queue_s",
-            "ttft_s",
-            "tpot_s",
-            "e2e_s",
-            "emitted",
-            "drafted",
-            "verified",
-            "accepted",
-            "cached_tokens",
-            "rounds",
-            "preemptions",
-            "outcome"
+            "request", "arrival_s", "first_scheduled_s", "first_token_s", "finish_s", "queue_s", "ttft_s", "tpot_s",
+            "e2e_s", "emitted", "drafted", "verified", "accepted", "cached_tokens", "rounds", "preemptions", "outcome"
         ]
     );
     let policy = frame.texts("policy").unwrap();

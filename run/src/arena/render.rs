@@ -120,21 +120,8 @@ pub fn heading(s: &Standings) -> String {
 fn policies(s: &Standings) -> Grid {
     let mut grid = vec![
         [
-            "rank",
-            "policy",
-            "score",
-            "tuning",
-            "seen",
-            "held-out",
-            "mean L",
-            "worst L",
-            "in",
-            "behind fixed",
-            "worst by",
-            "tok/busy s %",
-            "TTFT %",
-            "p99 TPOT %",
-            "SLO met %",
+            "rank", "policy", "score", "tuning", "seen", "held-out", "mean L", "worst L", "in", "behind fixed",
+            "worst by", "tok/busy s %", "TTFT %", "p99 TPOT %", "SLO met %",
         ]
         .map(str::to_owned)
         .to_vec(),
@@ -170,16 +157,7 @@ fn policies(s: &Standings) -> Grid {
 fn scenarios(s: &Standings) -> Grid {
     let mut grid = vec![
         [
-            "scenario",
-            "set",
-            "requests",
-            "best policy",
-            "L",
-            "best fixed",
-            "L",
-            "reference",
-            "tree reference",
-            "L",
+            "scenario", "set", "requests", "best policy", "L", "best fixed", "L", "reference", "tree reference", "L",
             "plain L",
         ]
         .map(str::to_owned)

@@ -36,17 +36,7 @@ requests = 24
 
 /// Keys and tables of an experiment that another test, `every_key.rs`, tries on the whole program.
 const OTHER_TABLES: [&str; 12] = [
-    "name",
-    "seeds",
-    "sweep_order",
-    "output",
-    "paper",
-    "question",
-    "arena",
-    "live",
-    "validate",
-    "observe",
-    "capacity",
+    "name", "seeds", "sweep_order", "output", "paper", "question", "arena", "live", "validate", "observe", "capacity",
     "fleet",
 ];
 /// Settings with which every experiment is refused with an error message. `sample` and `turns` would draw requests at
@@ -271,38 +261,16 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
 /// and paths in files, lists and thresholds that must ascend, parameters that depend on each other, and values that
 /// some experiments refuse.
 const NOT_GUESSED: [&str; 30] = [
-    ".golden",
-    ".trace.block_size",
-    ".trace.format",
-    ".trace.log_type",
-    ".trace.model",
-    ".trace.path",
-    ".trace.accept",
-    ".trace.columns.",
-    ".mixture.all.",
-    ".mixture.categories.",
-    ".roofline.activation_bytes",
-    ".roofline.experts_read",
-    ".roofline.memory_utilization",
-    "engine.draft_kv",
-    "engine.mtp_modules",
-    "engine.scheduling_policy",
-    ".dspark.table",
-    ".sglang-throughput.slots[0].",
-    ".candidates",
-    ".downshift.below_one_less",
-    ".num_speculative_tokens_per_batch_size",
-    ".specinfer.expansion",
-    ".specinfer-star.expansion",
+    ".golden", ".trace.block_size", ".trace.format", ".trace.log_type", ".trace.model", ".trace.path", ".trace.accept",
+    ".trace.columns.", ".mixture.all.", ".mixture.categories.", ".roofline.activation_bytes", ".roofline.experts_read",
+    ".roofline.memory_utilization", "engine.draft_kv", "engine.mtp_modules", "engine.scheduling_policy",
+    ".dspark.table", ".sglang-throughput.slots[0].", ".candidates", ".downshift.below_one_less",
+    ".num_speculative_tokens_per_batch_size", ".specinfer.expansion", ".specinfer-star.expansion",
     ".cascade-like.lengths",
     // The setting `price` is the word `step` or a table with a number. The number in the table is a setting of its own,
     // which is tried.
-    ".oracle-goodput.price",
-    ".oracle-tree.price",
-    ".knows-rates.price",
-    ".knows-confidences.price",
-    ".knows-lengths.price",
-    ".one-step-ahead.price",
+    ".oracle-goodput.price", ".oracle-tree.price", ".knows-rates.price", ".knows-confidences.price",
+    ".knows-lengths.price", ".one-step-ahead.price",
 ];
 
 /// Values to try in place of `value`. For a number: half and double, for an integer also 1 more, and 0.5 for 0.0. For a

@@ -9,14 +9,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// The paths in a results folder at which `foretoken run` and other commands put their HTML pages.
 const PAGES: [&str; 8] = [
-    "report/index.html",
-    "capacity.html",
-    "fleet.html",
-    "calibration.html",
-    "recommendation.html",
-    "validation.html",
-    "arena.html",
-    "ladder.html",
+    "report/index.html", "capacity.html", "fleet.html", "calibration.html", "recommendation.html", "validation.html",
+    "arena.html", "ladder.html",
 ];
 
 /// Writes the overview of the folders in `folder` as its `index.html`. Returns the page's path.
@@ -171,10 +165,7 @@ mod tests {
         write("two/capacity.html", "<h1>not ours</h1>");
         let html = std::fs::read_to_string(overview(dir.path()).unwrap()).unwrap();
         for text in [
-            "one (a &lt;b&gt;)",
-            "run \u{b7} simulated",
-            "x &amp; y",
-            "Run fixed-3.",
+            "one (a &lt;b&gt;)", "run \u{b7} simulated", "x &amp; y", "Run fixed-3.",
             "href=\"one&#x2f;report&#x2f;index.html\"",
         ] {
             assert!(html.contains(text), "{text}\n{html}");

@@ -11,20 +11,9 @@ use std::path::{Path, PathBuf};
 const SUMMARY: &str = "summary.parquet";
 /// The files in a results folder from which a report is made. Their digests are checked against the manifest.
 const READ: [&str; 14] = [
-    EXPERIMENT,
-    SUMMARY,
-    "requests.parquet",
-    "positions.parquet",
-    "series.parquet",
-    "lengths.parquet",
-    "calibration.parquet",
-    "replicas.parquet",
-    "replica_series.parquet",
-    "lives.parquet",
-    "replica_counts.parquet",
-    "decisions.parquet",
-    REPORT_JSON,
-    OBSERVED_JSON,
+    EXPERIMENT, SUMMARY, "requests.parquet", "positions.parquet", "series.parquet", "lengths.parquet",
+    "calibration.parquet", "replicas.parquet", "replica_series.parquet", "lives.parquet", "replica_counts.parquet",
+    "decisions.parquet", REPORT_JSON, OBSERVED_JSON,
 ];
 
 pub struct Results {

@@ -35,15 +35,8 @@ impl Table {
 
     fn rows(&self) -> String {
         let header = [
-            "clients\n",
-            "sched-\nuled",
-            "length\n",
-            "its\ntok/s",
-            "fastest\nalone",
-            "its\ntok/s",
-            "table's\ntok/s",
-            "no drafter\ntok/s",
-            "\n",
+            "clients\n", "sched-\nuled", "length\n", "its\ntok/s", "fastest\nalone", "its\ntok/s", "table's\ntok/s",
+            "no drafter\ntok/s", "\n",
         ];
         let rows = self.rows.iter().map(|row| {
             let mut cells = vec![row.clients.to_string()];

@@ -26,11 +26,8 @@ fn drawn(number: u64) -> String {
     let luck = Luck::new(number, Stream::Request, 0);
     let pick = |draw: u64, values: &[&'static str]| values[(luck.unit(draw) * values.len() as f64) as usize];
     let lengths = [
-        "fixed = { prompt = 64, output = 16 }",
-        "fixed = { prompt = 256, output = 40 }",
-        "fixed = { prompt = 1500, output = 30 }",
-        "table = 'azure-code'",
-        "spec-bench = {}",
+        "fixed = { prompt = 64, output = 16 }", "fixed = { prompt = 256, output = 40 }",
+        "fixed = { prompt = 1500, output = 30 }", "table = 'azure-code'", "spec-bench = {}",
     ];
     format!(
         "name = 'drawn'

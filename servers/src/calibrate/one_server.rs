@@ -13,17 +13,9 @@ use serde::{Deserialize, Serialize};
 /// Keys of `[engine]` that must be equal in all runs of one server. The list leaves out keys that depend on drafting,
 /// and keys whose values the server reports itself (blocks, lengths).
 const SAME: [&str; 11] = [
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "max_num_active_seqs",
-    "scheduling_policy",
-    "chunked_prefill",
-    "long_prefill_token_threshold",
-    "long_prefill_token_threshold_adaptive",
-    "prefill_schedule_interval",
-    "prefix_caching",
-    "scheduler_reserve_full_isl",
-    "watermark",
+    "max_num_seqs", "max_num_batched_tokens", "max_num_active_seqs", "scheduling_policy", "chunked_prefill",
+    "long_prefill_token_threshold", "long_prefill_token_threshold_adaptive", "prefill_schedule_interval",
+    "prefix_caching", "scheduler_reserve_full_isl", "watermark",
 ];
 
 /// The server whose runs a calibration was made from.

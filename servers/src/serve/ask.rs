@@ -305,26 +305,9 @@ mod tests {
     fn null_is_absent() {
         let plain = of(Form::Completion, r#"{"prompt": "abcd"}"#).unwrap();
         let fields = [
-            "model",
-            "max_tokens",
-            "min_tokens",
-            "ignore_eos",
-            "stream",
-            "stream_options",
-            "stop",
-            "stop_token_ids",
-            "return_token_ids",
-            "n",
-            "best_of",
-            "echo",
-            "logprobs",
-            "suffix",
-            "use_beam_search",
-            "tool_choice",
-            "response_format",
-            "priority",
-            "include_stop_str_in_output",
-            "truncate_prompt_tokens",
+            "model", "max_tokens", "min_tokens", "ignore_eos", "stream", "stream_options", "stop", "stop_token_ids",
+            "return_token_ids", "n", "best_of", "echo", "logprobs", "suffix", "use_beam_search", "tool_choice",
+            "response_format", "priority", "include_stop_str_in_output", "truncate_prompt_tokens",
             "structured_outputs",
         ];
         for field in fields {

@@ -87,8 +87,7 @@ impl Metrics {
             accepted_tokens: counter("spec_decode_num_accepted_tokens_total", "Draft tokens that were accepted."),
             accepted_per_pos: Vec::new(),
             per_pos: counters(
-                "spec_decode_num_accepted_tokens_per_pos_total",
-                "Draft tokens that were accepted, by position.",
+                "spec_decode_num_accepted_tokens_per_pos_total", "Draft tokens that were accepted, by position.",
                 "position",
             ),
             ttft: histogram("time_to_first_token_seconds", "From arrival to the first token.", FIRST_TOKEN),

@@ -103,13 +103,8 @@ impl RequestRecords {
             never.resize(n, Time::MAX);
         }
         for none in [
-            &mut self.emitted,
-            &mut self.rounds,
-            &mut self.drafted,
-            &mut self.verified,
-            &mut self.accepted,
-            &mut self.preemptions,
-            &mut self.cached_tokens,
+            &mut self.emitted, &mut self.rounds, &mut self.drafted, &mut self.verified, &mut self.accepted,
+            &mut self.preemptions, &mut self.cached_tokens,
         ] {
             none.resize(n, 0);
         }

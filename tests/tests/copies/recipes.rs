@@ -81,8 +81,7 @@ const RECIPES: [Recipe; 4] = [
             (
                 "cli/src/cli.rs",
                 Before(
-                    "        /// Write manual pages\n",
-                    "/// Say that the recipe works\nRecipe, recipe::RecipeArgs;\n",
+                    "        /// Write manual pages\n", "/// Say that the recipe works\nRecipe, recipe::RecipeArgs;\n",
                 ),
             ),
         ],

@@ -41,18 +41,9 @@ fn our_scheduler_makes_every_recorded_step() {
 #[test]
 fn every_rule_fired_often() {
     let rules = [
-        "preemption",
-        "self-preemption",
-        "padded admission",
-        "padded admission refused",
-        "drafts cut by the token budget",
-        "drafts cut by the input budget",
-        "drafts cut by max_model_len",
-        "eviction of a cached block",
-        "partial hit",
-        "watermark refused",
-        "whole sequence refused",
-        "threshold lifted",
+        "preemption", "self-preemption", "padded admission", "padded admission refused",
+        "drafts cut by the token budget", "drafts cut by the input budget", "drafts cut by max_model_len",
+        "eviction of a cached block", "partial hit", "watermark refused", "whole sequence refused", "threshold lifted",
         "priority victim already scheduled",
     ];
     for (_, fired) in [&*V0_33, &*V0_32] {

@@ -111,9 +111,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
         let hint =
             "add columns = { arrival = \"time\", prompt = \"in\", output = \"out\" } beside format in the workload";
         return Err(TraceError::file(
-            &spec.path,
-            "has columns of no known names: the format columns needs theirs",
-            hint,
+            &spec.path, "has columns of no known names: the format columns needs theirs", hint,
         ));
     };
     let mut table = Table::open(&spec.path)?;

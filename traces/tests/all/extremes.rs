@@ -6,18 +6,9 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 const GENERATORS: [&str; 12] = [
-    "poisson = { rate = 4.0 }",
-    "gamma = { rate = 4.0, cv = 2.0 }",
-    "azure-conv = {}",
-    "azure-conv = { fine_cv = 0.1 }",
-    "azure-code = {}",
-    "mooncake-ticks = {}",
-    "mooncake-poisson = {}",
-    "adaspec-mooncake = {}",
-    "burstgpt = {}",
-    "t1 = {}",
-    "t2 = {}",
-    "t3 = {}",
+    "poisson = { rate = 4.0 }", "gamma = { rate = 4.0, cv = 2.0 }", "azure-conv = {}",
+    "azure-conv = { fine_cv = 0.1 }", "azure-code = {}", "mooncake-ticks = {}", "mooncake-poisson = {}",
+    "adaspec-mooncake = {}", "burstgpt = {}", "t1 = {}", "t2 = {}", "t3 = {}",
 ];
 const EXTREMES: [f64; 12] = [1e-320, 1e-30, 1e-9, 1e-3, 1e3, 1e9, 1e12, 1e30, 1e308, 0.0, -1.0, -1e308];
 

@@ -15,17 +15,9 @@ fn made(text: &str, seed: u64) -> Built {
 }
 
 const GENERATORS: [&str; 12] = [
-    "{ poisson = { rate = 4.0 } }",
-    "{ gamma = { rate = 4.0, cv = 2.0 } }",
-    "{ azure-conv = {} }",
-    "{ azure-code = {} }",
-    "{ mooncake-ticks = { trend_per_h = 0.27 } }",
-    "{ mooncake-poisson = {} }",
-    "{ adaspec-mooncake = {} }",
-    "{ burstgpt = {} }",
-    "{ t1 = {} }",
-    "{ t2 = {} }",
-    "{ t3 = { rate = 4.2 } }",
+    "{ poisson = { rate = 4.0 } }", "{ gamma = { rate = 4.0, cv = 2.0 } }", "{ azure-conv = {} }",
+    "{ azure-code = {} }", "{ mooncake-ticks = { trend_per_h = 0.27 } }", "{ mooncake-poisson = {} }",
+    "{ adaspec-mooncake = {} }", "{ burstgpt = {} }", "{ t1 = {} }", "{ t2 = {} }", "{ t3 = { rate = 4.2 } }",
     "{ azure-conv = { fine_cv = 0.182 } }",
 ];
 

@@ -239,13 +239,8 @@ mod tests {
                 "model: a\nspeculative_config:\n  method: mtp\n  num_speculative_tokens: 2\nnames: [x, y]\nseed: null\n"
             ),
             [
-                "--model",
-                "a",
-                "--speculative-config",
-                r#"{"method":"mtp","num_speculative_tokens":2}"#,
-                "--names",
-                "x",
-                "y"
+                "--model", "a", "--speculative-config", r#"{"method":"mtp","num_speculative_tokens":2}"#, "--names",
+                "x", "y"
             ]
         );
     }

@@ -25,18 +25,9 @@ pub fn of(whole: &Fields, fields: &Fields) -> Result<Option<&'static Map<String,
 
 /// Keys whose default is what a reader of the file expects without them.
 const EXPECTED: [&str; 12] = [
-    "attention_k_eq_v",
-    "conv_kernel",
-    "decoder_sparse_step",
-    "enable_moe_block",
-    "first_k_dense_replace",
-    "interleave_moe_layer_step",
-    "linear_conv_kernel_dim",
-    "max_window_layers",
-    "no_rope_layer_interval",
-    "num_kv_shared_layers",
-    "sliding_window_pattern",
-    "use_sliding_window",
+    "attention_k_eq_v", "conv_kernel", "decoder_sparse_step", "enable_moe_block", "first_k_dense_replace",
+    "interleave_moe_layer_step", "linear_conv_kernel_dim", "max_window_layers", "no_rope_layer_interval",
+    "num_kv_shared_layers", "sliding_window_pattern", "use_sliding_window",
 ];
 
 /// Warnings about the defaults that were taken for keys that the file does not have, one sentence each.

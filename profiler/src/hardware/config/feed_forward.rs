@@ -37,12 +37,7 @@ pub fn experts(fields: &Fields, family: &Family) -> Result<Option<FeedForward>, 
         };
     };
     let keys = [
-        "num_experts_per_tok",
-        "num_experts_per_token",
-        "moe_topk",
-        "moe_top_k",
-        "moe_k",
-        "num_selected_experts",
+        "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "num_selected_experts",
         "top_k_experts",
     ];
     let active = fields.size_of(&keys)?;

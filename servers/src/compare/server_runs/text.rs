@@ -58,19 +58,8 @@ impl ServerComparison {
 
     fn means(&self) -> String {
         let header = [
-            "K",
-            "load",
-            "metric",
-            "observed",
-            "repeats",
-            "simulated",
-            "error",
-            "acceptance",
-            "cost",
-            "schedule",
-            "interp.",
-            "formula",
-            "",
+            "K", "load", "metric", "observed", "repeats", "simulated", "error", "acceptance", "cost", "schedule",
+            "interp.", "formula", "",
         ];
         plain_table(header, self.cells.iter().flat_map(mean_rows), ..0).to_string()
     }

@@ -165,8 +165,7 @@ pub(super) mod tests {
             ("[2, 1, 0, 3]", "[2, 1, 3]", "makes spec_num_correct_drafts 7, but it is 10"),
             ("[2, 1, 0, 3]", "[2, 1, 0, -3]", "spec_correct_drafts_histogram[3]: invalid value: integer `-3`"),
             (
-                "[2, 1, 0, 3]",
-                "[18446744073709551615, 18446744073709551615]",
+                "[2, 1, 0, 3]", "[18446744073709551615, 18446744073709551615]",
                 "makes spec_verify_ct 18446744073709551615",
             ),
             ("\"spec_correct_drafts_histogram\"", "\"x\"", "has spec_verify_ct but no spec_correct_drafts_histogram"),

@@ -44,19 +44,8 @@ fn mentions(source: &Source, from: &str, forbidden: impl Fn(&[&str]) -> bool) ->
 fn the_scheduler_knows_no_clock_executor_policy_or_metric() {
     let sim = source("sim");
     let strangers = [
-        "event_clock.rs",
-        "executor.rs",
-        "around_executor.rs",
-        "scripted.rs",
-        "live/",
-        "policy.rs",
-        "around.rs",
-        "oracle.rs",
-        "metrics/",
-        "patience.rs",
-        "engine/collector.rs",
-        "engine/drafter.rs",
-        "engine/hooks.rs",
+        "event_clock.rs", "executor.rs", "around_executor.rs", "scripted.rs", "live/", "policy.rs", "around.rs",
+        "oracle.rs", "metrics/", "patience.rs", "engine/collector.rs", "engine/drafter.rs", "engine/hooks.rs",
         "engine/state.rs",
     ];
     assert_eq!(needs(&sim, "engine/scheduler/", &strangers), Vec::<String>::new());
@@ -222,12 +211,8 @@ fn libraries_have_no_changing_statics() {
     // arrays share; policies that a program adds; tables of kernels, which are read once; half-written files, which a
     // signal removes; the memory limit, which is read once from the environment; pipes, which are read once.
     let exceptions = [
-        "kernels/cpu/attention.rs SCRATCH",
-        "kernels/cpu/pages.rs OPEN",
-        "policies/registered.rs ALL",
-        "profiler/hardware/kernel_tables/settings.rs BUILT",
-        "report/staged.rs PARTIAL",
-        "traces/limits.rs LIMIT",
+        "kernels/cpu/attention.rs SCRATCH", "kernels/cpu/pages.rs OPEN", "policies/registered.rs ALL",
+        "profiler/hardware/kernel_tables/settings.rs BUILT", "report/staged.rs PARTIAL", "traces/limits.rs LIMIT",
         "traces/pipe.rs PIPES",
     ];
     let changing = ["Atomic", "Mutex", "RwLock", "OnceLock", "OnceCell", "RefCell"];

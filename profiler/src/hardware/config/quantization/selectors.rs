@@ -20,13 +20,8 @@ pub const EMBEDDING: [&str; 3] =
 
 /// What stands before the name of a module in a layer, in the files of the families.
 const LAYERS: [&str; 7] = [
-    "model.layers.",
-    "model.language_model.layers.",
-    "language_model.model.layers.",
-    "backbone.layers.",
-    "model.decoder.layers.",
-    "transformer.layers.",
-    "layers.",
+    "model.layers.", "model.language_model.layers.", "language_model.model.layers.", "backbone.layers.",
+    "model.decoder.layers.", "transformer.layers.", "layers.",
 ];
 
 /// A matrix of a part: its names in the families, and its size as a share of the part's largest matrix.
@@ -35,11 +30,7 @@ type Matrix = (&'static [&'static str], f64);
 const ATTENTION: [Matrix; 4] = [
     (
         &[
-            "self_attn.q_proj",
-            "self_attn.qkv_proj",
-            "self_attn.q_b_proj",
-            "linear_attn.in_proj_qkv",
-            "mixer.in_proj",
+            "self_attn.q_proj", "self_attn.qkv_proj", "self_attn.q_b_proj", "linear_attn.in_proj_qkv", "mixer.in_proj",
             "attn.q_proj",
         ],
         1.0,
@@ -51,20 +42,14 @@ const ATTENTION: [Matrix; 4] = [
 const DENSE: [Matrix; 3] = [
     (
         &[
-            "mlp.gate_proj",
-            "mlp.gate_up_proj",
-            "mlp.shared_experts.gate_proj",
-            "mlp.shared_expert.gate_proj",
+            "mlp.gate_proj", "mlp.gate_up_proj", "mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj",
             "feed_forward.w1",
         ],
         1.0,
     ),
     (
         &[
-            "mlp.up_proj",
-            "mlp.gate_up_proj",
-            "mlp.shared_experts.up_proj",
-            "mlp.shared_expert.up_proj",
+            "mlp.up_proj", "mlp.gate_up_proj", "mlp.shared_experts.up_proj", "mlp.shared_expert.up_proj",
             "feed_forward.w3",
         ],
         1.0,
@@ -74,32 +59,21 @@ const DENSE: [Matrix; 3] = [
 const EXPERTS: [Matrix; 3] = [
     (
         &[
-            "mlp.experts.0.gate_proj",
-            "mlp.experts.gate_up_proj",
-            "mlp.experts",
-            "mlp.switch_mlp.gate_proj",
-            "block_sparse_moe.experts.0.w1",
-            "mixer.experts.0.up_proj",
+            "mlp.experts.0.gate_proj", "mlp.experts.gate_up_proj", "mlp.experts", "mlp.switch_mlp.gate_proj",
+            "block_sparse_moe.experts.0.w1", "mixer.experts.0.up_proj",
         ],
         1.0,
     ),
     (
         &[
-            "mlp.experts.0.up_proj",
-            "mlp.experts.gate_up_proj",
-            "mlp.experts",
-            "mlp.switch_mlp.up_proj",
-            "block_sparse_moe.experts.0.w3",
-            "mixer.experts.0.up_proj",
+            "mlp.experts.0.up_proj", "mlp.experts.gate_up_proj", "mlp.experts", "mlp.switch_mlp.up_proj",
+            "block_sparse_moe.experts.0.w3", "mixer.experts.0.up_proj",
         ],
         1.0,
     ),
     (
         &[
-            "mlp.experts.0.down_proj",
-            "mlp.experts",
-            "mlp.switch_mlp.down_proj",
-            "block_sparse_moe.experts.0.w2",
+            "mlp.experts.0.down_proj", "mlp.experts", "mlp.switch_mlp.down_proj", "block_sparse_moe.experts.0.w2",
             "mixer.experts.0.down_proj",
         ],
         1.0,

@@ -10,17 +10,9 @@ static COMPUTED: std::sync::LazyLock<Map<String, Value>> =
 
 /// Keys that say what a file has: it may lack them.
 const OPTIONAL: [&str; 11] = [
-    "dflash_config",
-    "draft_vocab_size",
-    "expert_dtype",
-    "model_type",
-    "mtp_hybrid_override_pattern",
-    "mtp_layers_block_type",
-    "mtp_num_hidden_layers",
-    "num_mtp_modules",
-    "num_nextn_predict_layers",
-    "quantization_config",
-    "tie_word_embeddings",
+    "dflash_config", "draft_vocab_size", "expert_dtype", "model_type", "mtp_hybrid_override_pattern",
+    "mtp_layers_block_type", "mtp_num_hidden_layers", "num_mtp_modules", "num_nextn_predict_layers",
+    "quantization_config", "tie_word_embeddings",
 ];
 
 fn object<'a>(config: &'a mut Value, nested: Option<&str>) -> &'a mut Map<String, Value> {

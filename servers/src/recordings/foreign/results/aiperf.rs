@@ -163,8 +163,7 @@ mod tests {
     fn what_is_missing_is_named() {
         for (from, to, error) in [
             (
-                "\"requests\", \"avg\": 20.0",
-                "\"requests\", \"avg\": 0",
+                "\"requests\", \"avg\": 20.0", "\"requests\", \"avg\": 0",
                 "f: run 1 has no request that succeeded; 3 failed",
             ),
             ("\"output_token_throughput\"", "\"x\"", "f: has no output_token_throughput.avg"),
