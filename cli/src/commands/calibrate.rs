@@ -9,14 +9,13 @@ use clap::Args;
 use foretoken_run::cells::TAPES;
 use foretoken_run::spec::problem::{Problem, Result};
 use foretoken_servers::calibrate::calibration::Calibration;
-use foretoken_servers::calibrate::foreign::{self, Foreign};
+use foretoken_servers::calibrate::foreign;
 use foretoken_servers::calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_servers::calibrate::recommend::acting;
 use foretoken_servers::calibrate::scheduling::Schedules;
 use foretoken_servers::calibrate::source;
 use foretoken_servers::calibrate::table::{Base, ResultFile, Results, TableCalibration};
 use foretoken_servers::recordings::seat_log::is_seat_log;
-use foretoken_sim::MAX_SPEC_LEN;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
