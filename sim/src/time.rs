@@ -25,12 +25,16 @@ impl Time {
 
     /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero, so callers must check user input
     /// before.
+    #[inline]
     pub fn from_s(seconds: f64) -> Time {
         let ps = seconds * PS_PER_S;
-        // The next two lines round as `f64::round` does. `round` is a function call on processors without an
-        // instruction for it.
-        let whole = ps as u64;
-        Time(if ps - whole as f64 >= 0.5 { whole.saturating_add(1) } else { whole })
+        // Both ways round as `f64::round` does. `round` is a function call on processors without an instruction for
+        // it, and numbers with a sign are converted faster.
+        if ps < i64::MAX as f64 {
+            let whole = ps as i64;
+            return Time((whole + i64::from(ps - whole as f64 >= 0.5)).max(0) as u64);
+        }
+        Time(ps as u64)
     }
 
     /// The time in seconds.

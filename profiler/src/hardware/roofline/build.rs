@@ -134,6 +134,7 @@ impl RooflineSpec {
             exchanged_s: exchanged_bytes / (gpu.link_bytes_s * fits.all_reduce.bandwidth),
             expert_reuse: self.expert_reuse,
             experts_read: ExpertsRead::new(&self.experts_read),
+            by_tokens: Vec::new(),
         };
         for p in &kernels.products {
             let fit = fits.products.of(p.bits, p.activations);
@@ -164,7 +165,7 @@ impl RooflineSpec {
                 join: fit.join,
             });
         }
-        Ok(times)
+        Ok(times.tabulate())
     }
 
     /// For data-parallel ranks: (number of collective operations of a pass between ranks, bytes that a pass moves over

@@ -25,7 +25,13 @@ pub(super) struct KernelTimes {
     pub(super) exchanged_s: f64,
     pub(super) expert_reuse: f64,
     pub(super) experts_read: ExpertsRead,
+    /// [`of_tokens`](KernelTimes::of_tokens) by number of tokens, for passes of fewer than [`TABULATED`] tokens, if no
+    /// rank has another number of tokens.
+    pub(super) by_tokens: Vec<f64>,
 }
+
+/// The times of passes of fewer tokens are tabulated: a simulation asks for them millions of times.
+const TABULATED: usize = 1024;
 
 /// All products of one precision. They have equal ratios of moving and computing, so that their times add up to the
 /// time of one product.
@@ -57,20 +63,31 @@ impl KernelTimes {
         self.products.push(ProductTimes { moved_s, computed_s, join });
     }
 
+    /// Computes the times that a pass looks up. Call this when all other times are known.
+    pub(super) fn tabulate(mut self) -> KernelTimes {
+        self.by_tokens = (0..TABULATED).map(|n| self.of_tokens(n as f64, n as f64 * self.ranks)).collect();
+        self
+    }
+
     /// Seconds of a pass. `all` is the number of tokens of all data-parallel ranks; `None`: each has as many.
     pub(super) fn pass_s(&self, shape: PassShape, all: Option<u64>) -> f64 {
         let (tokens, requests) = (shape.batched as f64, shape.requests as f64);
-        let products = self.products.iter().map(|p| p.join.seconds(p.moved_s, p.computed_s * tokens)).sum::<f64>();
+        let known = self.by_tokens.get(shape.batched as usize).filter(|_| all.is_none());
         let all = all.map_or(tokens * self.ranks, |all| all as f64);
+        let of_tokens = known.copied().unwrap_or_else(|| self.of_tokens(tokens, all));
+        let attention = self.attention.iter().map(|a| a.joined(shape)).sum::<f64>();
+        of_tokens + attention + self.request_s * requests + self.token_s * tokens + self.exchanged_s * all
+    }
+
+    /// Fixed seconds, and seconds of products and experts, of a pass of `tokens` tokens. `all`: tokens of all ranks.
+    fn of_tokens(&self, tokens: f64, all: f64) -> f64 {
+        let products = self.products.iter().map(|p| p.join.seconds(p.moved_s, p.computed_s * tokens)).sum::<f64>();
         let choosers = all - (all - 1.0).max(0.0) * self.expert_reuse;
         let counted = self.experts_read.at(all);
         let experts = self.experts.iter().map(|e| {
             let read = counted.unwrap_or_else(|| e.total * (1.0 - e.miss.powf(choosers)));
             e.join.seconds(read * e.moved_s, e.computed_s * all)
         });
-        let experts = experts.sum::<f64>();
-        let attention = self.attention.iter().map(|a| a.joined(shape)).sum::<f64>();
-        let exchanged = self.exchanged_s * all;
-        self.fixed_s + products + experts + attention + self.request_s * requests + self.token_s * tokens + exchanged
+        self.fixed_s + products + experts.sum::<f64>()
     }
 }
