@@ -12,7 +12,6 @@ use crate::spec::read::trace_problem;
 use crate::spec::text;
 use crate::{arena, bound, golden, papers, questions};
 use foretoken_policies::{PolicySpec, from_sglang_json};
-use foretoken_sim::Version;
 use foretoken_traces::{TraceError, TraceSpec};
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -323,7 +322,7 @@ impl Derived {
             state_blocks: target_known && absent("state_blocks"),
             request_blocks: target_known && absent("request_blocks"),
             windows: target_known
-                && experiment.engine.version != Version::V0
+                && !experiment.engine.release().prefills_apart
                 && !experiment.engine.release().sglang
                 && absent("sliding_window")
                 && absent("window_groups"),

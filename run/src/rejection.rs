@@ -1,7 +1,7 @@
 //! Explains why the engine rejected requests that could never fit: names the exceeded limit, and the setting that gives
 //! the limit.
 
-use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
+use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run};
 use std::collections::BTreeMap;
 
 /// A limit of the engine that some rejected requests exceeded, with the setting that gives it.
@@ -40,9 +40,9 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
             "raise engine.max_model_len, or take shorter requests",
         ),
         RejectReason::PromptOverBudget => {
-            let why = match config.version {
-                Version::V0 => "engine.version = \"vllm-v0\"",
-                _ => "engine.chunked_prefill = false",
+            let why = match config.release().prefills_apart {
+                true => "engine.version = \"vllm-v0\"",
+                false => "engine.chunked_prefill = false",
             };
             let budget = config.max_num_batched_tokens;
             let what = format!(
@@ -92,6 +92,7 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foretoken_sim::Version;
 
     #[test]
     fn each_limit_is_named_with_its_own_key() {

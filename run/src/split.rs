@@ -9,7 +9,7 @@ use crate::spec::problem::{Problem, Result};
 use foretoken_fleet::{Link, Role};
 use foretoken_profiler::hardware::models::ModelChoice;
 use foretoken_profiler::hardware::{LatencySpec, RooflineSpec};
-use foretoken_sim::{DraftKv, DraftMethod, Version};
+use foretoken_sim::{DraftKv, DraftMethod};
 use std::collections::BTreeSet;
 
 /// What the prefill and decode replicas of a fleet have in common.
@@ -35,7 +35,7 @@ impl Common {
         for i in 0..kinds.len() {
             let (first, other) = (of_kind(0), of_kind(i));
             let key = format!("fleet.replicas[{i}]");
-            if other.engine.version == Version::V0 || other.engine.release().sglang {
+            if other.engine.release().prefills_apart || other.engine.release().sglang {
                 let name = other.engine.version.name();
                 let message = format!("replicas with roles share requests, which {name} (engine.version) cannot");
                 return Err(wrong(&key, message).help("choose engine.version = \"vllm-0.33\" or \"vllm-0.32\""));

@@ -7,7 +7,7 @@ use crate::forward::{Llama, LoadError};
 use crate::model::{LlamaShape, MemoryNeeded};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 use crate::weights::{Dtype, Weights};
-use foretoken_sim::{DraftAt, DraftKv, EngineConfig, Version};
+use foretoken_sim::{DraftAt, DraftKv, EngineConfig};
 
 /// Buffers for distributions over the vocabulary, for runs that need them ([`Needs::distributions`]).
 pub(super) struct Distributions<D: Device> {
@@ -92,7 +92,7 @@ impl<D: Device> Pair<D> {
         if config.release().sglang {
             return bad("version", "SGLang's scheduler gives no KV blocks to a device: take a version of vLLM".into());
         }
-        if config.version != Version::V0 && config.draft_at != Some(DraftAt::StepStart) {
+        if config.draft_at.unwrap_or(config.release().draft_at) != DraftAt::StepStart {
             let why = "a device drafts at the start of the step that verifies, one step at a time: take \"step-start\"";
             return bad("draft_at", why.into());
         }

@@ -84,12 +84,9 @@ fn drafted(run: &ObservedRun) -> Option<Drafted> {
 /// The vLLM release that a server's `/version` names; `None` if Foretoken does not implement this release's scheduling
 /// rules.
 pub fn release_of(server: &str) -> Option<Version> {
-    match series(server)? {
-        (0, 6) => Some(Version::V0),
-        (0, 32) => Some(Version::V0_32),
-        (0, 33) => Some(Version::V0_33),
-        _ => None,
-    }
+    let of_vllm = |version: &Version| !version.release().sglang;
+    let server = series(server)?;
+    Version::ALL.into_iter().filter(of_vllm).find(|version| series(version.release().number) == Some(server))
 }
 
 /// The first two numbers of a version of vLLM: `0.32.0+cpu` gives (0, 32).

@@ -15,7 +15,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Response, StatusCode, header};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
-use foretoken_sim::{EngineConfig, Version};
+use foretoken_sim::EngineConfig;
 use serde_json::json;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const GRACE: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct HandlerState {
     limits: Arc<Limits>,
-    version: &'static str,
+    number: &'static str,
     calls: Sender<Call>,
     late: Late,
     answers: Arc<AtomicU64>,
@@ -53,13 +53,7 @@ impl HandlerState {
         let tokenizer = tokenizer.map(Arc::new);
         let reading = Reading { tokenizer, bytes_per_token: settings.bytes_per_token, block };
         let limits = Limits { model: settings.model.clone(), max_model_len: config.max_model_len, reading };
-        HandlerState {
-            limits: Arc::new(limits),
-            version: release(config.version),
-            calls,
-            late,
-            answers: Arc::default(),
-        }
+        HandlerState { limits: Arc::new(limits), number: config.release().number, calls, late, answers: Arc::default() }
     }
 }
 
@@ -176,17 +170,7 @@ fn said(answer: Result<serde_json::Value, Refusal>) -> Response<Body> {
 }
 
 async fn version(State(state): State<HandlerState>) -> Response<Body> {
-    with_type("application/json", Body::from(json!({ "version": state.version }).to_string()))
-}
-
-/// Returns the version number that vLLM's `/version` would report for the simulated release of vLLM.
-fn release(version: Version) -> &'static str {
-    match version {
-        Version::V0 => "0.6.3+foretoken",
-        Version::V0_32 => "0.32.0+foretoken",
-        Version::V0_33 => "0.33.0+foretoken",
-        Version::Sglang0_5_23 => "0.5.23+foretoken",
-    }
+    with_type("application/json", Body::from(json!({ "version": format!("{}+foretoken", state.number) }).to_string()))
 }
 
 async fn health() -> StatusCode {

@@ -12,7 +12,6 @@ use foretoken_run::load::with_defaults;
 use foretoken_run::plan::Plan;
 use foretoken_run::spec::problem::Result;
 use foretoken_sim::Summary;
-use foretoken_sim::config::Version;
 use foretoken_sim::metrics::{Overload, Slo};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
@@ -65,7 +64,7 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
             // The adaptive policy of vLLM 0.33 decides by the draft model's probabilities of the draft tokens. No
             // observed run shows these probabilities. So the policy is no candidate if costs and acceptance come from
             // observed runs (a calibration).
-            if plan.variants[0].experiment.engine.version == Version::V0_33 && ask.known.is_none() {
+            if plan.variants[0].experiment.engine.release().adapts_verification && ask.known.is_none() {
                 all.push(preset("vllm-adaptive"));
             }
         }

@@ -13,6 +13,9 @@ use super::choices::Version;
 pub use release::Release;
 
 impl Version {
+    /// All releases.
+    pub const ALL: [Version; 4] = [Version::V0, Version::V0_32, Version::V0_33, Version::Sglang0_5_23];
+
     /// The numbers and switches of the release.
     pub fn release(self) -> &'static Release {
         match self {

@@ -7,6 +7,8 @@ use crate::config::choices::{DraftAt, Runner};
 pub struct Release {
     /// The release's name in experiment files.
     pub name: &'static str,
+    /// The release's version number.
+    pub number: &'static str,
     /// Whether the scheduler is SGLang's.
     pub sglang: bool,
 
@@ -71,4 +73,6 @@ pub struct Release {
     pub skips_useless_drafts: bool,
     /// Whether a block drafter on runner V2 that drafts nothing only writes the context.
     pub writes_context_alone: bool,
+    /// Whether the release has vLLM's adaptive verification.
+    pub adapts_verification: bool,
 }

@@ -6,6 +6,7 @@ use crate::config::choices::{DraftAt, Runner};
 
 pub(super) const RELEASE: Release = Release {
     name: "sglang-0.5.23",
+    number: "0.5.23",
     sglang: true,
     draft_at: DraftAt::StepStart,
     runner: Runner::V1,
@@ -17,5 +18,6 @@ pub(super) const RELEASE: Release = Release {
     ngram_async: false,
     bounds_block_batches: false,
     skips_useless_drafts: false,
+    adapts_verification: false,
     ..v0_33::RELEASE
 };

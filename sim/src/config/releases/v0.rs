@@ -5,6 +5,7 @@ use crate::config::choices::{DraftAt, Runner};
 
 pub(super) const RELEASE: Release = Release {
     name: "vllm-v0",
+    number: "0.6.3",
     sglang: false,
     prefills_apart: true,
     charges_drafts: false,
@@ -33,4 +34,5 @@ pub(super) const RELEASE: Release = Release {
     bounds_block_batches: false,
     skips_useless_drafts: false,
     writes_context_alone: false,
+    adapts_verification: false,
 };

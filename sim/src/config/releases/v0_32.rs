@@ -6,6 +6,7 @@ use crate::config::choices::Runner;
 
 pub(super) const RELEASE: Release = Release {
     name: "vllm-0.32",
+    number: "0.32.0",
     runner: Runner::V1,
     defers_prefills: false,
     stops_at_unsplittable: true,
@@ -20,5 +21,6 @@ pub(super) const RELEASE: Release = Release {
     bounds_block_batches: false,
     skips_useless_drafts: false,
     writes_context_alone: false,
+    adapts_verification: false,
     ..v0_33::RELEASE
 };

@@ -5,6 +5,7 @@ use crate::config::choices::{DraftAt, Runner};
 
 pub(super) const RELEASE: Release = Release {
     name: "vllm-0.33",
+    number: "0.33.0",
     sglang: false,
     prefills_apart: false,
     charges_drafts: true,
@@ -33,4 +34,5 @@ pub(super) const RELEASE: Release = Release {
     bounds_block_batches: true,
     skips_useless_drafts: true,
     writes_context_alone: true,
+    adapts_verification: true,
 };
