@@ -116,7 +116,7 @@ impl CostFit {
             self.terms.iter().map(|(term, seconds)| seconds * term.of(r.decodes + r.prompts, tokens(r))).sum();
         let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64 + terms, &self.draft);
         match r.part {
-            Part::Step => target + d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r),
+            Part::Step => target + (d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r)),
             Part::Target => target,
         }
     }
