@@ -158,7 +158,9 @@ impl Pool {
     /// ends up to `asked.now`.
     pub fn route(&mut self, asked: &Asked) -> usize {
         if self.needs.reports {
-            self.board.deliver(asked.now, &mut self.seen);
+            self.board.deliver(asked.now, |member, report, count| {
+                (self.seen[member].report, self.seen[member].reports) = (report, count);
+            });
         }
         let to = self.router.route(asked, &self.seen);
         self.seen[to].in_flight += 1;

@@ -4,7 +4,6 @@
 //! step's end, with the load at that time. So a report is the same whether the simulator runs every step or skips
 //! steps.
 
-use crate::router::Seen;
 use foretoken_sim::{Load, Replica, Time};
 use std::collections::VecDeque;
 
@@ -122,14 +121,16 @@ impl Board {
         self.reports[replica].newest(now).0
     }
 
-    /// Stores in `seen`, which has an entry for each replica, the newest reports that have reached the router by `now`.
-    pub fn deliver(&mut self, now: Time, seen: &mut [Seen]) {
+    /// If a report has reached the router by `now`, calls `deliver` for each replica: with its index, its newest report
+    /// that has reached the router, and the number of these reports.
+    pub fn deliver(&mut self, now: Time, mut deliver: impl FnMut(usize, Option<Report>, u64)) {
         if now < self.arrives {
             return;
         }
         self.arrives = Time::MAX;
-        for (reports, seen) in self.reports.iter_mut().zip(seen) {
-            (seen.report, seen.reports) = reports.newest(now);
+        for (replica, reports) in self.reports.iter_mut().enumerate() {
+            let (newest, count) = reports.newest(now);
+            deliver(replica, newest, count);
             self.arrives = self.arrives.min(reports.next_arrival());
         }
     }
