@@ -80,6 +80,8 @@ pub struct EventClock<'a> {
     /// example because of noise.
     step: u64,
     noise: Option<Noise>,
+    /// A time below that of every target pass; zero if the latency model knows none, or if noise may shorten a pass.
+    least_pass: Time,
     truths: Truths<'a>,
     /// How long the device ran decodes, prompts, draft passes and rejected tokens so far; `None` if the run does not
     /// record this.
@@ -109,6 +111,7 @@ impl<'a> EventClock<'a> {
             piecewise: Time::ZERO,
             step: 0,
             noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
+            least_pass: if world.noise_cv > 0.0 { Time::ZERO } else { world.target.least() },
             truths: Truths::new(world.acceptance, world.max_draft_len, requests),
             ledger: None,
             rank: None,
@@ -327,8 +330,7 @@ impl<'a> EventClock<'a> {
     /// A time before which `passes` further target passes cannot have ended; now, if the least time of a pass is not
     /// known.
     pub(crate) fn after_passes(&self, passes: u32) -> Time {
-        let known = self.noise.is_none() && self.rank.is_none();
-        if known { self.now + self.world.target.least() * u64::from(passes) } else { self.now }
+        if self.rank.is_none() { self.now + self.least_pass * u64::from(passes) } else { self.now }
     }
 
     /// Advances the clock (or the device's queue) by the time of a target pass. `shape` says how many tokens the pass
